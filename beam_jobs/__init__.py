@@ -1,0 +1,1 @@
+"""The build: receipt images to a dataset directory, as an Apache Beam job. Imports no TensorFlow."""

@@ -1,0 +1,330 @@
+"""One receipt image: decoded, upright, of 8-bit RGB or greyscale, fitted and stored. Pillow only."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
+
+from beam_jobs.rejection import Reason, RejectionError
+from beam_jobs.row import Box
+
+try:
+    import pillow_heif
+except ImportError:
+    pillow_heif = None
+else:
+    pillow_heif.register_heif_opener()
+
+FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "TIFF", "BMP", "GIF", "HEIF")
+_ORIENTATION = 0x0112
+_EXIF_TRANSPOSED = (5, 6, 7, 8)
+_GREY_MODES = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "F")
+_SRGB = ImageCms.createProfile("sRGB")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageOptions:
+    """How images are prepared; equal options and inputs give equal bytes.
+
+    Attributes:
+      encoding: "jpeg", or "raw" for decoded pixels of one fixed size.
+      max_side: longest side of a stored JPEG in pixels; larger images are scaled down.
+      quality: JPEG quality, 1 to 95.
+      raw_size: (height, width) of raw images in pixels.
+      fit: raw images are fitted into `raw_size` with white padding, or stretched to it.
+      channels: 1 for greyscale, 3 for RGB, None to keep greyscale inputs grey.
+      max_pixels: larger images are rejected before they are decoded.
+      min_side: images with a shorter side, in pixels, are rejected.
+      max_input_bytes: larger files are rejected unread.
+      box_frame: boxes are given in the pixels "stored" in the file, or "upright", as a viewer
+        that obeys the EXIF orientation shows them.
+    """
+
+    encoding: Literal["jpeg", "raw"] = "jpeg"
+    max_side: int = 1024
+    quality: int = 90
+    raw_size: tuple[int, int] = (256, 256)
+    fit: Literal["pad", "stretch"] = "pad"
+    channels: Literal[1, 3] | None = None
+    max_pixels: int = 100_000_000
+    min_side: int = 16
+    max_input_bytes: int = 256 << 20
+    box_frame: Literal["stored", "upright"] = "stored"
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("max_side", 16, 65_500),
+            ("quality", 1, 95),
+            ("max_pixels", 1, 2**31),
+            ("min_side", 1, 65_500),
+            ("max_input_bytes", 1, 2**40),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise ValueError(f"{name} must be {low} to {high}, got {value}")
+        if not all(16 <= side <= 16_384 for side in self.raw_size):
+            raise ValueError(f"raw_size must be sides of 16 to 16384 pixels, got {self.raw_size}")
+        if self.encoding == "raw" and self.channels is None:
+            raise ValueError("raw images need one fixed size: set channels to 1 or 3")
+
+    @property
+    def typical_bytes(self) -> int:
+        """About what a stored image takes, for plans made before any is read."""
+        if self.encoding == "raw":
+            return self.raw_size[0] * self.raw_size[1] * (self.channels or 3)
+        return self.max_side * self.max_side // 10  # receipts at quality 90: 0.8 bits a pixel
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredImage:
+    """What a record holds of an image; `boxes` are 0…1 of the stored width and height.
+
+    `pixels` is the image as decoded and upright, before it was fitted: equal pixels make a
+    duplicate. A JPEG of more than twice `max_side` is decoded at a reduced scale.
+    """
+
+    encoded: bytes
+    format: str
+    height: int
+    width: int
+    channels: int
+    boxes: tuple[Box, ...]
+    clipped_boxes: int
+    pixels: Image.Image
+    full_size: tuple[int, int]
+
+
+def store_image(data: bytes, boxes: Sequence[Box], options: ImageOptions) -> StoredImage:
+    """Turns an image file and its boxes into what the record holds.
+
+    Raises:
+      RejectionError: the file is no acceptable image, or a box has no area inside it.
+    """
+    image = _open(data, options)
+    file_format = image.format
+    file_size = image.size
+    orientation = _orientation(image)
+    relative, clipped = _relative_boxes(boxes, file_size, orientation, options.box_frame)
+    profile = image.info.get("icc_profile")
+    original_mode = image.mode
+    if options.encoding == "jpeg" and file_format == "JPEG":
+        # Scaled decoding is cheaper and leaves at least max_side for the final resampling; the
+        # luma channel alone is cheaper still.
+        scale = min(1, options.max_side / max(file_size))
+        image.draft(
+            "L" if options.channels == 1 else None,
+            (round(file_size[0] * scale), round(file_size[1] * scale)),
+        )
+    _load(image)
+    converted = _in_colour(image, options.channels, profile)
+    untouched = (
+        file_format == "JPEG"
+        and orientation == 1
+        and converted is image
+        and image.mode == original_mode
+    )
+    pixels = _upright(converted, orientation)
+    full_size = file_size[::-1] if orientation in _EXIF_TRANSPOSED else file_size
+    if options.encoding == "raw":
+        fitted, relative = _fit_raw(pixels, relative, options)
+        encoded, stored_format = fitted.tobytes(), "raw"
+    else:
+        fitted = _within(pixels, full_size, options.max_side)
+        untouched = untouched and fitted.size == file_size
+        encoded = data if untouched else _jpeg(fitted, options.quality)
+        stored_format = "jpeg"
+    return StoredImage(
+        encoded=encoded,
+        format=stored_format,
+        height=fitted.height,
+        width=fitted.width,
+        channels=len(fitted.getbands()),
+        boxes=relative,
+        clipped_boxes=clipped,
+        pixels=pixels,
+        full_size=full_size,
+    )
+
+
+def _open(data: bytes, options: ImageOptions) -> Image.Image:
+    if not data:
+        raise RejectionError(Reason.FILE_EMPTY, "the file is empty")
+    Image.MAX_IMAGE_PIXELS = None  # max_pixels below is the limit, checked before decoding
+    try:
+        image = Image.open(io.BytesIO(data))
+    except UnidentifiedImageError:
+        raise RejectionError(
+            Reason.NOT_AN_IMAGE, f"no image format known to Pillow; starts with {data[:8]!r}"
+        ) from None
+    except Exception as error:  # a broken header can raise almost anything in a Pillow plugin
+        raise RejectionError(Reason.CORRUPT, f"the image's header is broken: {error!r}") from error
+    if image.format not in FORMATS:
+        raise RejectionError(
+            Reason.UNSUPPORTED_FORMAT,
+            f"format {image.format} is not accepted: convert it to one of {', '.join(FORMATS)}",
+        )
+    width, height = image.size
+    if width * height > options.max_pixels:
+        raise RejectionError(
+            Reason.TOO_MANY_PIXELS,
+            f"{width}×{height} pixels are more than the {options.max_pixels} allowed: "
+            "raise --max-pixels if the image is genuine",
+        )
+    if min(width, height) < options.min_side:
+        raise RejectionError(
+            Reason.TOO_SMALL,
+            f"{width}×{height} pixels; the shorter side must be at least {options.min_side}",
+        )
+    return image
+
+
+def _load(image: Image.Image) -> None:
+    try:
+        image.load()
+    except Exception as error:  # Pillow's plugins raise OSError, SyntaxError, struct.error, …
+        early = "truncated" in str(error).lower() or isinstance(error, EOFError)
+        raise RejectionError(
+            Reason.TRUNCATED if early else Reason.CORRUPT, f"decoding failed: {error!r}"
+        ) from error
+
+
+def _orientation(image: Image.Image) -> int:
+    if image.format == "HEIF":  # its decoder has turned the image already
+        return 1
+    try:
+        value = image.getexif().get(_ORIENTATION, 1)
+    except Exception:  # broken EXIF data must not cost a good image
+        return 1
+    return value if value in range(1, 9) else 1
+
+
+def _upright(image: Image.Image, orientation: int) -> Image.Image:
+    method = {
+        2: Image.Transpose.FLIP_LEFT_RIGHT,
+        3: Image.Transpose.ROTATE_180,
+        4: Image.Transpose.FLIP_TOP_BOTTOM,
+        5: Image.Transpose.TRANSPOSE,
+        6: Image.Transpose.ROTATE_270,
+        7: Image.Transpose.TRANSVERSE,
+        8: Image.Transpose.ROTATE_90,
+    }.get(orientation)
+    return image if method is None else image.transpose(method)
+
+
+def _relative_boxes(
+    boxes: Sequence[Box], size: tuple[int, int], orientation: int, frame: str
+) -> tuple[tuple[Box, ...], int]:
+    """Boxes as fractions of the upright image, clipped to it; and how many were clipped."""
+    if frame == "upright":
+        if orientation in _EXIF_TRANSPOSED:
+            size = size[::-1]
+        orientation = 1
+    width, height = size
+    relative, clipped = [], 0
+    for xmin, ymin, xmax, ymax, text in boxes:
+        inside = (max(xmin, 0), max(ymin, 0), min(xmax, width), min(ymax, height))
+        if not (inside[0] < inside[2] and inside[1] < inside[3]):
+            raise RejectionError(
+                Reason.BOX_OUTSIDE,
+                f"box ({xmin:g}, {ymin:g}, {xmax:g}, {ymax:g}) {text!r} has no area inside the "
+                f"image of {width}×{height} pixels",
+            )
+        clipped += inside != (xmin, ymin, xmax, ymax)
+        x0, y0, x1, y1 = inside[0] / width, inside[1] / height, inside[2] / width, inside[3] / height
+        match orientation:
+            case 2:
+                x0, x1 = 1 - x1, 1 - x0
+            case 3:
+                x0, y0, x1, y1 = 1 - x1, 1 - y1, 1 - x0, 1 - y0
+            case 4:
+                y0, y1 = 1 - y1, 1 - y0
+            case 5:
+                x0, y0, x1, y1 = y0, x0, y1, x1
+            case 6:
+                x0, y0, x1, y1 = 1 - y1, x0, 1 - y0, x1
+            case 7:
+                x0, y0, x1, y1 = 1 - y1, 1 - x1, 1 - y0, 1 - x0
+            case 8:
+                x0, y0, x1, y1 = y0, 1 - x1, y1, 1 - x0
+        relative.append((x0, y0, x1, y1, text))
+    return tuple(relative), clipped
+
+
+def _in_colour(image: Image.Image, channels: int | None, profile: bytes | None) -> Image.Image:
+    """8-bit RGB or greyscale on white; the image itself if it is that already."""
+    grey = image.mode in _GREY_MODES
+    wanted = {1: "L", 3: "RGB", None: "L" if grey else "RGB"}[channels]
+    if image.mode.startswith("I") or image.mode == "F":
+        image = _eight_bit(image)
+    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
+        rgba = image.convert("RGBA")
+        flat = Image.new("RGB", image.size, "white")
+        flat.paste(rgba, mask=rgba.getchannel("A"))
+        image = flat
+    if profile and image.mode in ("RGB", "CMYK"):
+        image = _in_srgb(image, profile)
+    return image if image.mode == wanted else image.convert(wanted)
+
+
+def _eight_bit(image: Image.Image) -> Image.Image:
+    """16-bit, 32-bit and float greyscale; Pillow's own convert clips them at 255."""
+    values = np.asarray(image).astype(np.float64)
+    if image.mode.startswith("I;16"):
+        white = 65535.0
+    else:  # the format does not say what white is: take the least usual one that fits
+        peak = float(values.max())
+        usual = (1.0, 255.0, 65535.0) if image.mode == "F" else (255.0, 65535.0)
+        white = next((each for each in usual if peak <= each), peak)
+    return Image.fromarray(np.clip(np.rint(values / white * 255), 0, 255).astype(np.uint8))
+
+
+def _in_srgb(image: Image.Image, profile: bytes) -> Image.Image:
+    try:
+        source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
+        if "sRGB" in ImageCms.getProfileDescription(source):
+            return image
+        converted = ImageCms.profileToProfile(image, source, _SRGB, outputMode="RGB")
+    except ImageCms.PyCMSError:  # a broken profile: viewers ignore it as well
+        return image
+    return converted if converted is not None else image
+
+
+def _within(image: Image.Image, full_size: tuple[int, int], max_side: int) -> Image.Image:
+    """Scales down to `max_side`; the size follows from the undecoded image, not from its draft."""
+    scale = max_side / max(full_size)
+    if scale >= 1:
+        return image
+    width, height = (max(1, round(side * scale)) for side in full_size)
+    return image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=2.0)
+
+
+def _fit_raw(
+    image: Image.Image, boxes: tuple[Box, ...], options: ImageOptions
+) -> tuple[Image.Image, tuple[Box, ...]]:
+    height, width = options.raw_size
+    if options.fit == "stretch":
+        return image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=2.0), boxes
+    inner = ImageOps.contain(image, (width, height), Image.Resampling.LANCZOS)
+    left, top = (width - inner.width) // 2, (height - inner.height) // 2
+    canvas = Image.new(image.mode, (width, height), "white")
+    canvas.paste(inner, (left, top))
+    moved = tuple(
+        (
+            (left + x0 * inner.width) / width,
+            (top + y0 * inner.height) / height,
+            (left + x1 * inner.width) / width,
+            (top + y1 * inner.height) / height,
+            text,
+        )
+        for x0, y0, x1, y1, text in boxes
+    )
+    return canvas, moved
+
+
+def _jpeg(image: Image.Image, quality: int) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=quality)
+    return buffer.getvalue()

@@ -1,0 +1,89 @@
+"""Options of a build: frozen, checked when made, and free of Beam's own options."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from beam_jobs import files
+from beam_jobs.image import ImageOptions
+from beam_jobs.source import Source
+from schemas.receipt import receipt_features
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions:
+    """What to build and where.
+
+    Attributes:
+      source: what to read.
+      output: the dataset directory, on any file system that Beam knows.
+      image: how images are prepared.
+      splits: share of each split, adding up to 1.
+      shards: shards of each split; None to choose by size.
+      shard_size_mb: MiB a shard should hold when `shards` is None.
+      shards_multiple_of: round the number of shards up to a multiple, such as the worker count.
+      max_bad_fraction: fail, and publish nothing, if more of the inputs are rejected.
+      seed: seeds the order of records and their choice of splits.
+    """
+
+    source: Source
+    output: str
+    image: ImageOptions = field(default_factory=ImageOptions)
+    splits: Mapping[str, float] = field(default_factory=lambda: {"train": 0.9, "validation": 0.1})
+    shards: Mapping[str, int] | None = None
+    shard_size_mb: int = 128
+    shards_multiple_of: int = 1
+    max_bad_fraction: float = 0.05
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        receipt_features(self.source.labels)
+        for name in ("shard_size_mb", "shards_multiple_of"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not 0 <= self.max_bad_fraction <= 1:
+            raise ValueError(f"max_bad_fraction must be 0 to 1, got {self.max_bad_fraction}")
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed must be 0 to 2**63 - 1, got {self.seed}")
+        for name, count in (self.shards or {}).items():
+            if count < 1 or count % self.shards_multiple_of:
+                raise ValueError(
+                    f"{count} shards for split {name}: the number must be at least 1 and a "
+                    f"multiple of shards_multiple_of, {self.shards_multiple_of}"
+                )
+        if self.shards is not None and self.shards.keys() != self.splits.keys():
+            raise ValueError(
+                f"shards are given for {', '.join(self.shards)}, but the splits are "
+                f"{', '.join(self.splits)}: give a number for each split, or one for all"
+            )
+
+    @property
+    def staging(self) -> str:
+        """Where unfinished work lies: beside the output, deleted at the end."""
+        return self.output.rstrip("/") + ".staging"
+
+    @property
+    def prepared_directory(self) -> str:
+        return files.join(self.staging, "prepared")
+
+    @property
+    def staged_directory(self) -> str:
+        return files.join(self.staging, "finished")
+
+    def recorded(self) -> dict[str, Any]:
+        """The options that shape the dataset's bytes, for its manifest."""
+        return {
+            "image": asdict(self.image),
+            "splits": dict(self.splits),
+            "shards": dict(self.shards) if self.shards is not None else None,
+            "shard_size_mb": self.shard_size_mb,
+            "shards_multiple_of": self.shards_multiple_of,
+            "seed": self.seed,
+        }
+
+    @property
+    def request(self) -> str:
+        """Digest of everything that was asked for."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()

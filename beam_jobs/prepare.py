@@ -1,0 +1,318 @@
+"""Prepare a chunk: read, decode and encode its images once, into staging files.
+
+A staging file is named by the digest of what made it. A retry writes the same bytes, and a build
+that was interrupted finds the chunks it had finished.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+
+import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
+import PIL
+from apache_beam.io.filesystems import FileSystems
+
+from beam_jobs import files
+from beam_jobs.image import ImageOptions, StoredImage, store_image
+from beam_jobs.prepared import RECORDS, SIDECAR, PreparedChunk, Rejected
+from beam_jobs.references import References, encode_values, hash_words
+from beam_jobs.rejection import Reason, RejectionError
+from beam_jobs.row import Row
+from schemas import __version__
+from schemas.example import encode_example
+from schemas.quarantine import REJECTED_FEATURES
+from schemas.receipt import Feature, Label, categories, id_feature, receipt_features
+from schemas.tfrecord import frame
+
+
+def staged_features(labels: Sequence[Label]) -> tuple[Feature, ...]:
+    """Features of a staged record: all but the category ids, which are not known yet."""
+    ids = {id_feature(name) for name in categories(labels)}
+    return tuple(each for each in receipt_features(labels) if each.name not in ids)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkPreparer:
+    """Prepares chunks into a staging directory.
+
+    Attributes:
+      directory: where the staging files go.
+      labels: the labels that the user declared.
+      image: how images are prepared.
+      seed: seeds the hash of the ids.
+    """
+
+    directory: str
+    labels: tuple[Label, ...]
+    image: ImageOptions
+    seed: int
+
+    def prepare(self, number: int, serialized_rows: Iterable[bytes]) -> PreparedChunk:
+        """Prepares one chunk, or finds it prepared already."""
+        lines = sorted(serialized_rows)
+        path = files.join(self.directory, f"{number:07d}-{self._digest(lines)}")
+        if files.exists(path + SIDECAR):
+            chunk = PreparedChunk.from_bytes(files.read(path + SIDECAR))
+            if _is_fresh(chunk, path + SIDECAR):
+                return chunk
+        with files.create(path + RECORDS) as output:
+            writer = _ChunkWriter(self, number, path + RECORDS)
+            for row in _unique([Row.from_bytes(line) for line in lines]):
+                output.write(writer.record(row))
+        chunk = writer.finish()
+        files.write(path + SIDECAR, chunk.to_bytes())
+        return chunk
+
+    def _digest(self, lines: Sequence[bytes]) -> str:
+        made_by = [__version__, PIL.__version__, asdict(self.image), self.seed]
+        made_by.append([asdict(label) for label in self.labels])
+        digest = hashlib.sha256(json.dumps(made_by).encode())
+        for line in lines:
+            digest.update(len(line).to_bytes(8, "little") + line)
+        return digest.hexdigest()[:32]
+
+
+class PrepareChunk(beam.DoFn):
+    """(chunk, rows) to one PreparedChunk."""
+
+    def __init__(self, preparer: ChunkPreparer) -> None:
+        self._preparer = preparer
+
+    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[PreparedChunk]:
+        yield self._preparer.prepare(*element)
+
+
+def pretend_chunk(
+    number: int,
+    serialized_rows: Iterable[bytes],
+    *,
+    labels: Sequence[Label],
+    image: ImageOptions,
+    seed: int,
+) -> PreparedChunk:
+    """What `ChunkPreparer.prepare` would find if every image were good, without reading one."""
+    rows = list(_unique([Row.from_bytes(line) for line in serialized_rows]))
+    good = [row for row in rows if row.problem is None]
+    references = _references(
+        good,
+        [hash_words(row.id, seed=seed) for row in good],
+        np.zeros(len(good), np.int64),
+        np.full(len(good), image.typical_bytes, np.int64),
+        path="",
+        labels=labels,
+    )
+    return PreparedChunk(
+        number=number,
+        references=references,
+        ids=(),
+        pixels=np.zeros((0, 2), np.uint64),
+        truth=np.zeros(0, np.uint64),
+        rejected=tuple(
+            Rejected(
+                word=0, file="", offset=0, length=0, reason=row.problem[0], id=row.id,
+                message=row.problem[1],
+            )
+            for row in rows
+            if row.problem
+        ),
+        clipped_boxes=0,
+        fingerprint="",
+        source_sizes={},
+    )
+
+
+def _references(
+    rows: Sequence[Row],
+    keys: Sequence[tuple[int, int]],
+    offsets: npt.ArrayLike,
+    lengths: npt.ArrayLike,
+    *,
+    path: str,
+    labels: Sequence[Label],
+) -> References:
+    return References(
+        key=np.array(keys, np.uint64).reshape(-1, 2),
+        group=np.array([hash_words(r.group)[0] if r.group else 0 for r in rows], np.uint64),
+        file=np.zeros(len(rows), np.int32),
+        offset=np.asarray(offsets, np.int64),
+        length=np.asarray(lengths, np.int64),
+        categories={
+            name: encode_values([row.categories[name] for row in rows])
+            for name in categories(labels)
+        },
+        files=(path,),
+    )
+
+
+class _ChunkWriter:
+    """Collects what is known of a chunk's records while they are written one after the other."""
+
+    def __init__(self, preparer: ChunkPreparer, number: int, path: str) -> None:
+        self._preparer = preparer
+        self._features = staged_features(preparer.labels)
+        self._number = number
+        self._path = path
+        self._end = 0
+        self._accepted: list[tuple[Row, tuple[int, int], int, int]] = []
+        self._pixels: list[tuple[int, int]] = []
+        self._rejected: list[Rejected] = []
+        self._clipped_boxes = 0
+        self._fingerprint = hashlib.sha256()
+        self._source_sizes: dict[str, int] = {}
+
+    def record(self, row: Row) -> bytes:
+        """The framed record of a row, accepted or rejected."""
+        data = b""
+        offset = self._end
+        try:
+            try:
+                data = self._read(row)
+            finally:  # also where the row is bad, its image's bytes are kept
+                self._fingerprint.update(row.id.encode() + b"\0" + hashlib.sha256(data).digest())
+            if row.problem:
+                raise RejectionError(Reason(row.problem[0]), row.problem[1])
+            image = store_image(data, row.boxes, self._preparer.image)
+        except RejectionError as error:
+            framed = frame(_rejected_example(row, data, error))
+            self._end += len(framed)
+            self._rejected.append(
+                Rejected(
+                    word=hash_words(row.id, seed=self._preparer.seed)[0],
+                    file=self._path,
+                    offset=offset,
+                    length=len(framed),
+                    reason=error.reason.value,
+                    id=row.id,
+                    message=error.message,
+                )
+            )
+            return framed
+        framed = frame(encode_example(self._features, _values(row, image)))
+        self._end += len(framed)
+        self._clipped_boxes += image.clipped_boxes
+        key = hash_words(row.id, seed=self._preparer.seed)
+        self._accepted.append((row, key, offset, len(framed)))
+        shape = f"{image.full_size} {image.pixels.mode}".encode()
+        self._pixels.append(hash_words(shape + image.pixels.tobytes()))
+        return framed
+
+    def _read(self, row: Row) -> bytes:
+        if not row.uri:
+            return b""
+        limit = self._preparer.image.max_input_bytes
+        self._source_sizes[row.uri] = -1
+        try:
+            data = files.read_range(row.uri, 0, limit + 1)
+        except Exception as error:  # each file system raises its own kind of error
+            if row.problem:
+                return b""
+            if not _found(row.uri):
+                raise RejectionError(Reason.FILE_MISSING, f"{row.uri} does not exist") from error
+            raise RejectionError(
+                Reason.UNREADABLE, f"{row.uri} could not be read: {error!r}"
+            ) from error
+        self._source_sizes[row.uri] = len(data)
+        if len(data) > limit and row.problem:
+            return b""
+        if len(data) > limit:
+            raise RejectionError(
+                Reason.FILE_TOO_LARGE,
+                f"{row.uri} is larger than {limit} bytes and was not kept: raise --max-input-mb",
+            )
+        return data
+
+    def finish(self) -> PreparedChunk:
+        rows = [row for row, *_ in self._accepted]
+        references = _references(
+            rows,
+            [key for _, key, _, _ in self._accepted],
+            [offset for *_, offset, _ in self._accepted],
+            [length for *_, length in self._accepted],
+            path=self._path,
+            labels=self._preparer.labels,
+        )
+        return PreparedChunk(
+            number=self._number,
+            references=references,
+            ids=tuple(row.id for row in rows),
+            pixels=np.array(self._pixels, np.uint64).reshape(-1, 2),
+            truth=np.array([_truth(row) for row in rows], np.uint64),
+            rejected=tuple(self._rejected),
+            clipped_boxes=self._clipped_boxes,
+            fingerprint=self._fingerprint.hexdigest(),
+            source_sizes=self._source_sizes,
+        )
+
+
+def _unique(rows: list[Row]) -> Iterator[Row]:
+    """Rows in a fixed order; of rows with one id all but the first become bad."""
+    seen: dict[str, str] = {}
+    for row in sorted(rows, key=lambda row: (row.id, row.problem is not None, row.to_bytes())):
+        if row.id in seen and row.problem is None:
+            message = f"id {row.id!r} is taken by {seen[row.id]}: give every receipt its own id"
+            yield replace(row, problem=(Reason.DUPLICATE_ID, message))
+        else:
+            yield row
+        seen.setdefault(row.id, row.uri)
+
+
+def _values(row: Row, image: StoredImage) -> dict[str, object]:
+    values: dict[str, object] = {
+        "image/encoded": image.encoded,
+        "image/format": image.format,
+        "image/height": image.height,
+        "image/width": image.width,
+        "image/channels": image.channels,
+        "image/source_id": row.id,
+        "image/key/sha256": hashlib.sha256(image.encoded).hexdigest(),
+        "image/object/text": [box[4] for box in image.boxes],
+        "receipt/group": row.group,
+    }
+    for column, side in enumerate(("xmin", "ymin", "xmax", "ymax")):
+        values[f"image/object/bbox/{side}"] = [box[column] for box in image.boxes]
+    for name, value in (row.categories | dict(row.labels)).items():  # type: ignore[operator]
+        values[f"receipt/{name}"] = value
+    return values
+
+
+def _rejected_example(row: Row, data: bytes, error: RejectionError) -> bytes:
+    return encode_example(
+        REJECTED_FEATURES,
+        {
+            "id": row.id,
+            "uri": row.uri,
+            "reason": error.reason.value,
+            "message": error.message,
+            "source": row.source or row.to_bytes().decode(),
+            "bytes": data,
+        },
+    )
+
+
+def _truth(row: Row) -> int:
+    known = [row.group, dict(row.categories), dict(row.labels), list(row.boxes)]
+    return hash_words(json.dumps(known, sort_keys=True))[0]
+
+
+def _found(uri: str) -> bool:
+    try:
+        return files.exists(uri)
+    except Exception:  # it can't even be asked for: not missing, but unreadable
+        return True
+
+
+def _is_fresh(chunk: PreparedChunk, sidecar: str) -> bool:
+    """Whether no source file has changed since the chunk was prepared."""
+    prepared_at = FileSystems.last_updated(sidecar)
+    for uri, size in chunk.source_sizes.items():
+        if not files.exists(uri):
+            if size >= 0:
+                return False
+            continue
+        [metadata] = FileSystems.match([uri])[0].metadata_list
+        if metadata.size_in_bytes != size or metadata.last_updated_in_seconds > prepared_at:
+            return False
+    return True

@@ -1,0 +1,108 @@
+"""A prepared chunk: its records in one staging file, and what is known of them in another."""
+
+import io
+import json
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_jobs.references import References
+
+RECORDS = ".tfrecord"
+SIDECAR = ".npz"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rejected:
+    """Reference to a rejected input: where its quarantine record lies, and why it is there."""
+
+    word: int  # first word of the id's hash
+    file: str
+    offset: int
+    length: int
+    reason: str
+    id: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedChunk:
+    """What the build knows of one chunk once its images are prepared.
+
+    Attributes:
+      number: the chunk.
+      references: its accepted records, n of them.
+      ids: their ids.
+      pixels: uint64 [n, 2], hash of the upright pixels.
+      truth: uint64 [n], hash of layout, group, labels and boxes.
+      rejected: its rejected inputs.
+      clipped_boxes: boxes that reached beyond their image.
+      fingerprint: hex SHA-256 over ids and source bytes.
+      source_sizes: uri to bytes of each source file as read, -1 where there was none.
+    """
+
+    number: int
+    references: References
+    ids: tuple[str, ...]
+    pixels: npt.NDArray[np.uint64]
+    truth: npt.NDArray[np.uint64]
+    rejected: tuple[Rejected, ...]
+    clipped_boxes: int
+    fingerprint: str
+    source_sizes: dict[str, int]
+
+    @property
+    def inputs(self) -> int:
+        return len(self.references) + len(self.rejected)
+
+    def to_bytes(self) -> bytes:
+        """Contents of the sidecar file."""
+        references = self.references
+        text = {
+            "number": self.number,
+            "ids": self.ids,
+            "files": references.files,
+            "vocabularies": {name: values for name, (values, _) in references.categories.items()},
+            "rejected": [vars(each) for each in self.rejected],
+            "clipped_boxes": self.clipped_boxes,
+            "fingerprint": self.fingerprint,
+            "source_sizes": self.source_sizes,
+        }
+        arrays = {f"reference/{name}": getattr(references, name) for name in _REFERENCE_ARRAYS}
+        arrays |= {f"category/{name}": codes for name, (_, codes) in references.categories.items()}
+        buffer = io.BytesIO()
+        np.savez(
+            buffer,
+            text=np.frombuffer(json.dumps(text).encode(), np.uint8),
+            pixels=self.pixels,
+            truth=self.truth,
+            **arrays,
+        )
+        return buffer.getvalue()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Inverse of `to_bytes`."""
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            text = json.loads(arrays["text"].tobytes())
+            vocabularies = text.pop("vocabularies")
+            return cls(
+                references=References(
+                    **{name: arrays[f"reference/{name}"] for name in _REFERENCE_ARRAYS},
+                    categories={
+                        name: (tuple(values), arrays[f"category/{name}"])
+                        for name, values in vocabularies.items()
+                    },
+                    files=tuple(text.pop("files")),
+                ),
+                ids=tuple(text.pop("ids")),
+                pixels=arrays["pixels"],
+                truth=arrays["truth"],
+                rejected=tuple(Rejected(**each) for each in text.pop("rejected")),
+                **text,
+            )
+
+
+_REFERENCE_ARRAYS = ("key", "group", "file", "offset", "length")

@@ -1,0 +1,177 @@
+"""Publish: turn the staged files into the dataset directory, COMPLETED last."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_jobs import files
+from beam_jobs.write import WrittenShard
+from schemas import __version__
+from schemas.manifest import (
+    COMPLETED,
+    MANIFEST,
+    SCHEMA,
+    STATISTICS,
+    Counts,
+    Manifest,
+    Split,
+    dealt_histogram,
+    is_dataset_file,
+)
+from schemas.receipt import LAYOUT, Label, receipt_features
+from schemas.statistics import RecordSummary
+from schemas.tfmd import schema_text, statistics_bytes
+
+
+def begun_name(digest: str) -> str:
+    """Staging file that tells that the dataset with this digest is being moved into place."""
+    return f"publishing-{digest}"
+
+
+def dataset_files(directory: str) -> list[str]:
+    """Paths below a directory that a build may have written."""
+    paths = [metadata.path for metadata in files.list_files(files.join(directory, "**"))]
+    root = directory.rstrip("/") + "/"
+    return sorted(path for path in paths if is_dataset_file(path.removeprefix(root)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkSummary:
+    """What the manifest needs to know of a chunk."""
+
+    number: int
+    inputs: int
+    quarantined: Mapping[str, int]
+    clipped_boxes: int
+    fingerprint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publisher:
+    """Publishes what lies in `staged` as `output`.
+
+    Attributes:
+      output: the dataset directory.
+      staging: the whole staging directory, deleted at the end.
+      staged: the folder in it that holds the finished files.
+      labels: the labels that the user declared.
+      split_names: the splits in their order.
+      build_options: options that shaped the bytes, for the manifest.
+      request: identifies what was asked for, see `BuildOptions.request`.
+    """
+
+    output: str
+    staging: str
+    staged: str
+    labels: tuple[Label, ...]
+    split_names: tuple[str, ...]
+    build_options: Mapping[str, Any]
+    request: str
+
+    def publish(
+        self,
+        chunks: Sequence[ChunkSummary],
+        shards: Sequence[WrittenShard],
+        duplicates: int,
+        listings: Sequence[str],
+        vocabularies: Mapping[str, Sequence[str]],
+    ) -> Manifest:
+        """Checks the counts, writes the manifest and moves everything into place.
+
+        Raises:
+          ValueError: records were lost, or a shard does not hold what it was dealt.
+        """
+        manifest, statistics = self._describe(chunks, shards, duplicates, vocabularies)
+        _check_deal(shards, manifest)
+        self._write(MANIFEST, manifest.to_json().encode())
+        self._write(SCHEMA, schema_text(manifest.features, vocabularies).encode())
+        self._write(STATISTICS, statistics)
+        names = [MANIFEST, SCHEMA, STATISTICS, *listings]
+        shard_names = [each.shard.name for each in shards]
+        names += shard_names + [each.shard.index_name for each in shards]
+        self._move_into_place(names, shard_names, manifest.digest)
+        files.delete_tree(self.staging)
+        return manifest
+
+    def _move_into_place(self, names: list[str], shard_names: list[str], digest: str) -> None:
+        """Replaces the old directory; may be killed and repeated at any point."""
+        completed = files.join(self.output, COMPLETED)
+        begun = files.join(self.staging, begun_name(digest))
+        staged = {metadata.path for metadata in files.list_files(files.join(self.staged, "**"))}
+        if not files.exists(begun):
+            # Only a whole new dataset may harm an old one.
+            if missing := [n for n in shard_names if files.join(self.staged, n) not in staged]:
+                if files.exists(completed) and files.read(completed).decode().strip() == digest:
+                    return  # a retry of a publication that succeeded
+                raise ValueError(f"{missing[0]} is not in {self.staged}: run the build again")
+            if files.exists(completed):
+                files.delete([completed])
+            if old := dataset_files(self.output):
+                files.delete(old)
+            files.write(begun, self.request.encode())
+        pairs = [(files.join(self.staged, name), files.join(self.output, name)) for name in names]
+        files.move([(source, target) for source, target in pairs if source in staged])
+        files.write(completed, digest.encode() + b"\n")
+
+    def _describe(
+        self,
+        chunks: Sequence[ChunkSummary],
+        shards: Sequence[WrittenShard],
+        duplicates: int,
+        vocabularies: Mapping[str, Sequence[str]],
+    ) -> tuple[Manifest, bytes]:
+        features = receipt_features(self.labels)
+        splits, statistics = {}, {}
+        for split in self.split_names:
+            own = sorted((each for each in shards if each.split == split), key=lambda e: e.number)
+            counts = {name: np.zeros(len(values), np.int64) for name, values in vocabularies.items()}
+            for each in own:
+                for name, values in each.category_counts.items():
+                    counts[name][list(values)] += list(values.values())
+            category_counts = {name: tuple(array.tolist()) for name, array in counts.items()}
+            splits[split] = Split(
+                shards=tuple(each.shard for each in own), category_counts=category_counts
+            )
+            summary = RecordSummary.merged(each.summary for each in own)
+            statistics[split] = (summary, category_counts)
+        quarantined: Counter[str] = Counter()
+        fingerprint = hashlib.sha256()
+        for chunk in sorted(chunks, key=lambda chunk: chunk.number):
+            quarantined.update(chunk.quarantined)
+            fingerprint.update(bytes.fromhex(chunk.fingerprint))
+        manifest = Manifest(
+            features=features,
+            labels=self.labels,
+            vocabularies={name: tuple(values) for name, values in vocabularies.items()},
+            splits=splits,
+            counts=Counts(
+                inputs=sum(chunk.inputs for chunk in chunks),
+                written=sum(split.records for split in splits.values()),
+                duplicates=duplicates,
+                quarantined=dict(quarantined),
+                clipped_boxes=sum(chunk.clipped_boxes for chunk in chunks),
+            ),
+            build_options=self.build_options,
+            source_fingerprint=fingerprint.hexdigest(),
+            written_by=f"tillroll {__version__}",
+        )
+        return manifest, statistics_bytes(features, statistics, vocabularies)
+
+    def _write(self, name: str, data: bytes) -> None:
+        files.write(files.join(self.staged, name), data)
+
+
+def _check_deal(shards: Sequence[WrittenShard], manifest: Manifest) -> None:
+    for name, split in manifest.splits.items():
+        expected = dealt_histogram(split.category_counts[LAYOUT], len(split.shards))
+        for each in shards:
+            if each.split == name:
+                found = np.zeros(expected.shape[1], np.int64)
+                counts = each.category_counts[LAYOUT]
+                found[list(counts)] = list(counts.values())
+                if (found != expected[each.number]).any():
+                    raise ValueError(f"{each.shard.name} does not hold the layouts it was dealt")

@@ -1,0 +1,36 @@
+"""Why an input is not in the dataset. The codes are stable: scripts may count on them."""
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Reason codes of the quarantine."""
+
+    BAD_ROW = "bad_row"  # the table's row can't be read
+    IMAGE_MISSING = "image_missing"  # the row names no image
+    ID_MISSING = "id_missing"  # the row has an id column but no id
+    DUPLICATE_ID = "duplicate_id"  # another row has the same id
+    LAYOUT_MISSING = "layout_missing"
+    LABEL_MISSING = "label_missing"
+    LABEL_TYPE = "label_type"  # a label is not of its declared type
+    BOXES_INVALID = "boxes_invalid"  # the boxes can't be read
+    BOX_OUTSIDE = "box_outside"  # a box has no area inside the image
+    FILE_MISSING = "file_missing"
+    UNREADABLE = "unreadable"  # the file system refused to read the file
+    FILE_EMPTY = "file_empty"
+    FILE_TOO_LARGE = "file_too_large"
+    NOT_AN_IMAGE = "not_an_image"  # no known image format
+    UNSUPPORTED_FORMAT = "unsupported_format"  # an image, of a format that is not accepted
+    TRUNCATED = "truncated"  # the file ends early
+    CORRUPT = "corrupt"  # the decoder failed
+    TOO_MANY_PIXELS = "too_many_pixels"
+    TOO_SMALL = "too_small"
+
+
+class RejectionError(Exception):
+    """An input goes to quarantine instead of the dataset."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(reason, message)
+        self.reason = reason
+        self.message = message

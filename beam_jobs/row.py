@@ -1,0 +1,142 @@
+"""A manifest row: one receipt as its source describes it, never with image bytes."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
+from typing import Any, Self
+
+from beam_jobs.rejection import Reason, RejectionError
+from schemas.receipt import LAYOUT, Label
+
+Box = tuple[float, float, float, float, str]  # xmin, ymin, xmax, ymax in pixels, transcript
+_SIDES = ("xmin", "ymin", "xmax", "ymax")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One input.
+
+    Attributes:
+      id: unique name of the receipt.
+      uri: where its image lies; "" if the source names none.
+      group: receipts of one group never part between splits; "" for none.
+      categories: layout and every category label.
+      labels: the other labels, typed.
+      boxes: text lines in pixels of the image as its file stores it.
+      problem: reason code and message if the row itself already is bad.
+      source: a bad row as it was read, for the quarantine.
+    """
+
+    id: str
+    uri: str
+    group: str = ""
+    categories: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str | int | float] = field(default_factory=dict)
+    boxes: Sequence[Box] = ()
+    problem: tuple[str, str] | None = None
+    source: str = ""
+
+    def to_bytes(self) -> bytes:
+        """Canonical form: equal rows give equal bytes."""
+        return json.dumps(asdict(self), sort_keys=True, ensure_ascii=False).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        values = json.loads(data)
+        problem = values.pop("problem")
+        boxes = tuple(tuple(box) for box in values.pop("boxes"))
+        return cls(problem=tuple(problem) if problem else None, boxes=boxes, **values)
+
+
+def rejected_row(source: str, reason: Reason, message: str, *, id_: str = "", uri: str = "") -> Row:
+    """A row that goes to quarantine; without an id it is named after its contents."""
+    return Row(
+        id=id_ or f"row:{blake2b(source.encode(), digest_size=8).hexdigest()}",
+        uri=uri,
+        problem=(reason, message),
+        source=source,
+    )
+
+
+def make_row(
+    *,
+    id_: str,
+    uri: str,
+    layout: Any,
+    group: Any = None,
+    raw_labels: Mapping[str, Any],
+    boxes: Any = None,
+    labels: Iterable[Label],
+    source: str,
+) -> Row:
+    """Checks and types what a source read; what is wrong becomes the row's problem."""
+    try:
+        values = {label.name: _typed(label, raw_labels.get(label.name)) for label in labels}
+        names = {label.name for label in labels if label.type == "category"}
+        if _absent(layout):
+            raise RejectionError(Reason.LAYOUT_MISSING, "the receipt has no layout")
+        return Row(
+            id=id_,
+            uri=uri,
+            group="" if _absent(group) else str(group).strip(),
+            categories={LAYOUT: str(layout).strip()} | {name: str(values[name]) for name in names},
+            labels={name: value for name, value in values.items() if name not in names},
+            boxes=parse_boxes(boxes),
+        )
+    except RejectionError as error:
+        return rejected_row(source, error.reason, error.message, id_=id_, uri=uri)
+
+
+def parse_boxes(raw: Any) -> tuple[Box, ...]:
+    """Boxes from a list of objects with xmin, ymin, xmax, ymax and text, or its JSON.
+
+    Raises:
+      RejectionError: the value has another form or a number in it is not finite.
+    """
+    if _absent(raw):
+        return ()
+    try:
+        items = json.loads(raw) if isinstance(raw, str | bytes) else raw
+        boxes = tuple(
+            (*(float(item[side]) for side in _SIDES), str(item.get("text") or "")) for item in items
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RejectionError(
+            Reason.BOXES_INVALID,
+            f"boxes must be a list of objects with {', '.join(_SIDES)} and text: {error!r}",
+        ) from error
+    for box in boxes:
+        if not all(math.isfinite(side) for side in box[:4]):
+            raise RejectionError(Reason.BOXES_INVALID, f"box {box} has a side that is not finite")
+    return boxes  # type: ignore[return-value]  # four floats and a string
+
+
+def _typed(label: Label, raw: Any) -> str | int | float:
+    if _absent(raw):
+        raise RejectionError(Reason.LABEL_MISSING, f"label {label.name} has no value")
+    try:
+        if isinstance(raw, list | dict | bool):
+            raise ValueError("not a number or text")
+        if label.type == "int":
+            if isinstance(raw, float) and not raw.is_integer():
+                raise ValueError("not a whole number")
+            value: str | int | float = int(raw)
+            if not -(2**63) <= int(value) < 2**63:
+                raise ValueError("does not fit 64 bits")
+        elif label.type == "float":
+            value = float(raw)
+            if not abs(value) <= 3.4028234e38:
+                raise ValueError("not a finite float32")
+        else:
+            value = str(raw).strip()
+    except (ValueError, TypeError, OverflowError) as error:
+        raise RejectionError(
+            Reason.LABEL_TYPE, f"label {label.name} must be {label.type}, got {raw!r}: {error}"
+        ) from error
+    return value
+
+
+def _absent(raw: Any) -> bool:
+    return raw is None or raw == "" or (isinstance(raw, str) and not raw.strip())

@@ -1,0 +1,93 @@
+"""Which runner executes the job, and the traps of the local ones."""
+
+import argparse
+from collections.abc import Sequence
+
+from apache_beam.options.pipeline_options import (
+    DirectOptions,
+    GoogleCloudOptions,
+    PipelineOptions,
+    SetupOptions,
+    StandardOptions,
+    WorkerOptions,
+)
+from apache_beam.portability.api import beam_provision_api_pb2
+from apache_beam.runners import create_runner
+from apache_beam.runners.portability.fn_api_runner import fn_runner
+from apache_beam.runners.portability.portable_runner import JobServiceHandle
+from apache_beam.runners.runner import PipelineRunner
+
+LOCAL_RUNNERS = ("local", "DirectRunner", "FnApiRunner")
+
+
+class RunnerError(ValueError):
+    """The runner's options can't work; the message says what to change."""
+
+
+def beam_options(arguments: Sequence[str]) -> PipelineOptions:
+    """Beam's options from the arguments that are not the build's own.
+
+    Raises:
+      RunnerError: an argument is known to neither.
+    """
+    parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
+    for each in PipelineOptions.__subclasses__():
+        each._add_argparse_args(parser)
+    options = PipelineOptions(list(arguments))
+    return options
+
+
+def choose_runner(name: str, options: PipelineOptions, workers: int) -> PipelineRunner:
+    """The runner of this name, with options that are safe for it.
+
+    Local names all mean Beam's FnApiRunner: DirectRunner would try to download another runner
+    first. With several workers it runs processes.
+
+    Raises:
+      RunnerError: the options would lose data, or lack what the runner needs.
+    """
+    if name in LOCAL_RUNNERS:
+        return _local_runner(options, workers)
+    options.view_as(StandardOptions).runner = name
+    if name == "DataflowRunner":
+        _check_dataflow(options)
+    return create_runner(name)
+
+
+def _local_runner(options: PipelineOptions, workers: int) -> PipelineRunner:
+    direct = options.view_as(DirectOptions)
+    if direct.direct_running_mode == "multi_threading":
+        raise RunnerError(
+            "--direct_running_mode=multi_threading loses records silently (a fault of Beam): "
+            "leave it out, and set the number of processes with --workers"
+        )
+    direct.direct_num_workers = workers
+    direct.direct_running_mode = "multi_processing" if workers > 1 else "in_memory"
+    # Worker processes get their options, such as those for S3, only from here.
+    encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
+    return fn_runner.FnApiRunner(
+        provision_info=fn_runner.ExtendedProvisionInfo(
+            beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
+        )
+    )
+
+
+def _check_dataflow(options: PipelineOptions) -> None:
+    cloud, setup = options.view_as(GoogleCloudOptions), options.view_as(SetupOptions)
+    absent = [name for name in ("project", "region", "temp_location") if not getattr(cloud, name)]
+    if absent:
+        raise RunnerError(
+            "DataflowRunner needs " + ", ".join(f"--{name}" for name in absent) + ": for example "
+            "--project=my-project --region=europe-west4 --temp_location=gs://my-bucket/temp"
+        )
+    packaged = (
+        setup.setup_file
+        or setup.extra_packages
+        or options.view_as(WorkerOptions).sdk_container_image
+    )
+    if not packaged:
+        raise RunnerError(
+            "Dataflow's workers need tillroll itself: pass --setup_file=./setup.py from a "
+            "checkout, --extra_package=tillroll-….whl, or --sdk_container_image=… built from the "
+            "Dockerfile in beam_jobs/"
+        )

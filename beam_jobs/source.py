@@ -1,0 +1,232 @@
+"""Sources: tables and folders of receipts on any file system, as rows.
+
+A source reads names and labels, never an image. What it can't read becomes a row with a problem,
+which the build quarantines.
+"""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import apache_beam as beam
+from apache_beam.io import fileio
+from apache_beam.io.filesystem import CompressionTypes, FileMetadata
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.io.parquetio import ReadAllFromParquet
+
+from beam_jobs import files
+from beam_jobs.rejection import Reason
+from beam_jobs.row import Row, make_row, rejected_row
+from schemas.receipt import Label
+
+InputFormat = Literal["csv", "jsonl", "parquet", "folder", "sroie"]
+INPUT_FORMATS: tuple[InputFormat, ...] = ("csv", "jsonl", "parquet", "folder", "sroie")
+COLUMNS = ("image", "id", "layout", "group", "boxes")
+_MAX_FIELD_BYTES = 1 << 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """What to read.
+
+    Attributes:
+      path: a table (or a glob pattern of tables), or a folder.
+      format: how to read it.
+      labels: the labels every row must have, beside the layout.
+      columns: table column of each of `COLUMNS`, where it has another name.
+      image_root: folder that relative image names of a table start from.
+    """
+
+    path: str
+    format: InputFormat
+    labels: tuple[Label, ...] = ()
+    columns: Mapping[str, str]
+    image_root: str
+
+    def read(self, pipeline: beam.Pipeline) -> beam.PCollection[Row]:
+        """Rows of the source, in no order."""
+        match self.format:
+            case "folder":
+                matches = pipeline | "Match" >> fileio.MatchFiles(
+                    files.join(_escape(self.path), "**")
+                )
+                return matches | "FolderRow" >> beam.Map(self.folder_row)
+            case "sroie":
+                matches = pipeline | "Match" >> fileio.MatchFiles(
+                    files.join(_escape(self.path), "img", "*")
+                )
+                # Each row reads two small files: spread that over the workers.
+                return matches | beam.Reshuffle() | "SroieRow" >> beam.Map(self.sroie_row)
+            case "parquet":
+                rows = (
+                    pipeline
+                    | "Pattern" >> beam.Create([self.path])
+                    | ReadAllFromParquet()  # dict
+                )
+                return rows | "TableRow" >> beam.Map(lambda row: self.table_row(row, repr(row)))
+            case _:
+                matches = pipeline | "Match" >> fileio.MatchFiles(self.path)
+                parse = self.csv_rows if self.format == "csv" else self.jsonl_rows
+                return matches | beam.Reshuffle() | "ReadTable" >> beam.FlatMap(parse)
+
+    def csv_rows(self, table: FileMetadata) -> Iterator[Row]:
+        """Rows of one CSV file with a header line.
+
+        Raises:
+          ValueError: the header lacks a column that every row needs.
+        """
+        csv.field_size_limit(_MAX_FIELD_BYTES)
+        with FileSystems.open(table.path, compression_type=CompressionTypes.AUTO) as file:
+            text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
+            reader = csv.DictReader(text, restkey="", strict=True)
+            required = [self._column("image"), self._column("layout")]
+            required += [label.name for label in self.labels]
+            if absent := [name for name in required if name not in (reader.fieldnames or ())]:
+                raise ValueError(
+                    f"{table.path} has no column {', '.join(absent)}; its header is "
+                    f"{reader.fieldnames}: name the columns with --columns, or fix the header"
+                )
+            while True:
+                try:
+                    values = next(reader)
+                except StopIteration:
+                    return
+                except csv.Error as error:
+                    place = f"{table.path}, line {reader.line_num}"
+                    yield rejected_row(place, Reason.BAD_ROW, f"{place}: {error}")
+                    continue
+                source = json.dumps(values, ensure_ascii=False, sort_keys=True)
+                if "" in values and "" not in reader.fieldnames:
+                    yield rejected_row(source, Reason.BAD_ROW, "more cells than the header names")
+                else:
+                    yield self.table_row(values, source)
+
+    def jsonl_rows(self, table: FileMetadata) -> Iterator[Row]:
+        """Rows of one file of JSON lines; blank lines don't count."""
+        with FileSystems.open(table.path, compression_type=CompressionTypes.AUTO) as file:
+            for line in file:
+                text = line.decode("utf-8-sig", errors="replace").strip()
+                if not text:
+                    continue
+                try:
+                    values = json.loads(text)
+                    if not isinstance(values, dict):
+                        raise ValueError("not a JSON object")
+                except ValueError as error:
+                    yield rejected_row(text, Reason.BAD_ROW, f"not a JSON object: {error}")
+                    continue
+                yield self.table_row(values, text)
+
+    def table_row(self, values: Mapping[str, Any], source: str) -> Row:
+        """Row of one table line; `source` is its text, for the quarantine."""
+        if "\ufffd" in source:
+            return rejected_row(source, Reason.BAD_ROW, "the row is not UTF-8")
+        image = str(values.get(self._column("image")) or "").strip()
+        if not image:
+            return rejected_row(source, Reason.IMAGE_MISSING, "the row names no image")
+        uri = image if _is_absolute(image) else files.join(self.image_root, image)
+        id_ = image
+        if self._column("id") in values:
+            id_ = str(values[self._column("id")] or "").strip()
+            if not id_:
+                return rejected_row(source, Reason.ID_MISSING, "the row's id is empty", uri=uri)
+        return make_row(
+            id_=id_,
+            uri=uri,
+            layout=values.get(self._column("layout")),
+            group=values.get(self._column("group")),
+            boxes=values.get(self._column("boxes")),
+            raw_labels=values,
+            labels=self.labels,
+            source=source,
+        )
+
+    def folder_row(self, image: FileMetadata) -> Row:
+        """Row of one file below a folder: the first subfolder is its layout, its path its id."""
+        id_ = _below(image.path, self.path)
+        layout, _, rest = id_.partition("/")
+        return make_row(
+            id_=id_,
+            uri=image.path,
+            layout=layout if rest else "",
+            raw_labels={},
+            labels=self.labels,
+            source=id_,
+        )
+
+    def sroie_row(self, image: FileMetadata) -> Row:
+        """Row of one image of a SROIE folder: its company, upper-cased, is its layout."""
+        name = _below(image.path, files.join(self.path, "img"))
+        id_ = name.rpartition(".")[0] or name
+        boxes_path = files.join(self.path, "box", f"{id_}.csv")
+        key_path = files.join(self.path, "key", f"{id_}.json")
+        try:
+            key = json.loads(_decoded(files.read(key_path)))
+            if not isinstance(key, dict):
+                raise ValueError("not a JSON object")
+        except (OSError, ValueError) as error:
+            return rejected_row(
+                key_path, Reason.BAD_ROW, f"{key_path}: {error}", id_=id_, uri=image.path
+            )
+        try:
+            boxes = [
+                _quadrilateral(line)
+                for line in _decoded(files.read(boxes_path)).splitlines()
+                if line.strip()
+            ]
+        except (OSError, ValueError) as error:
+            return rejected_row(
+                boxes_path, Reason.BOXES_INVALID, f"{boxes_path}: {error}", id_=id_, uri=image.path
+            )
+        return make_row(
+            id_=id_,
+            uri=image.path,
+            layout=str(key.get("company") or "").upper(),
+            boxes=boxes,
+            raw_labels=key,
+            labels=self.labels,
+            source=json.dumps(key, ensure_ascii=False, sort_keys=True),
+        )
+
+    def _column(self, name: str) -> str:
+        return self.columns.get(name, name)
+
+
+def _quadrilateral(line: str) -> dict[str, float | str]:
+    """Bounds of `x1,y1,x2,y2,x3,y3,x4,y4,transcript`; the transcript may hold commas."""
+    cells = line.split(",", 8)
+    if len(cells) < 9:
+        raise ValueError(f"{line!r} is not eight numbers and a transcript")
+    xs, ys = [float(cell) for cell in cells[0:8:2]], [float(cell) for cell in cells[1:8:2]]
+    return {
+        "xmin": min(xs),
+        "ymin": min(ys),
+        "xmax": max(xs),
+        "ymax": max(ys),
+        "text": cells[8].strip(),
+    }
+
+
+def _decoded(data: bytes) -> str:
+    """SROIE's annotations are UTF-8 but for a few files in Latin-1."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def _below(path: str, root: str) -> str:
+    return path.removeprefix(root.rstrip("/") + "/")
+
+
+def _escape(path: str) -> str:
+    """Makes a path match itself in a glob pattern."""
+    return re.sub(r"([*?[])", r"[\1]", path)
+
+
+def _is_absolute(path: str) -> bool:
+    return path.startswith("/") or FileSystems.get_scheme(path) is not None

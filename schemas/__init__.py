@@ -1,0 +1,6 @@
+"""The contract between the build and the runtime: what a dataset directory holds.
+
+Imports neither half, no TensorFlow and no Beam.
+"""
+
+__version__ = "0.1.0"

@@ -1,0 +1,150 @@
+"""`tf.train.Example` protocol buffers without TensorFlow.
+
+The three messages of tensorflow/core/example/{example,feature}.proto are declared here in a
+descriptor pool of their own, so that TensorFlow can be imported beside this module.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from schemas.receipt import Dtype, Feature
+
+Value = bytes | str | int | float
+_FIELDS: dict[Dtype, str] = {
+    "bytes": "bytes_list",
+    "string": "bytes_list",
+    "int64": "int64_list",
+    "float32": "float_list",
+}
+_PYTHON_TYPES: dict[Dtype, type | tuple[type, ...]] = {
+    "bytes": bytes,
+    "string": str,
+    "int64": int,
+    "float32": (float, int),
+}
+
+
+def encode_example(
+    features: Sequence[Feature], values: Mapping[str, Value | Sequence[Value]]
+) -> bytes:
+    """Serialises one record, wire-compatible with `tf.train.Example`, map keys in sorted order.
+
+    Args:
+      features: the record's features; every one must have a value.
+      values: one value for a plain feature, a sequence of values for a ragged one.
+
+    Raises:
+      ValueError: a value is missing, has no feature, or has another type than its feature.
+    """
+    names = {feature.name for feature in features}
+    if names != values.keys():
+        raise ValueError(
+            f"a record needs exactly the declared features: missing {sorted(names - values.keys())}"
+            f", undeclared {sorted(values.keys() - names)}"
+        )
+    message = _example_class()()
+    for feature in features:
+        value = values[feature.name]
+        items = value if feature.ragged else [value]
+        for item in items:  # type: ignore[union-attr]
+            if not isinstance(item, _PYTHON_TYPES[feature.dtype]) or isinstance(item, bool):
+                raise ValueError(
+                    f"feature {feature.name} takes {feature.dtype}, "
+                    f"got {item!r} of type {type(item).__name__}"
+                )
+        target = getattr(message.features.feature[feature.name], _FIELDS[feature.dtype]).value
+        target.extend(item.encode() for item in items) if feature.dtype == "string" else (
+            target.extend(items)
+        )
+    return message.SerializeToString(deterministic=True)
+
+
+def decode_example(
+    features: Sequence[Feature], serialized: bytes
+) -> dict[str, Value | list[Value]]:
+    """Inverse of `encode_example`; float32 values come back rounded to that precision.
+
+    Raises:
+      ValueError: the bytes are no Example, or its features differ from those declared.
+    """
+    message = _example_class()()
+    try:
+        message.ParseFromString(serialized)
+    except Exception as error:  # protobuf's DecodeError differs between its implementations
+        raise ValueError(f"not a tf.train.Example: {error}") from error
+    stored = message.features.feature
+    names = {feature.name for feature in features}
+    if names != set(stored):
+        raise ValueError(
+            f"features differ from the declared ones: missing {sorted(names - set(stored))}, "
+            f"undeclared {sorted(set(stored) - names)}"
+        )
+    values: dict[str, Value | list[Value]] = {}
+    for feature in features:
+        items = list(getattr(stored[feature.name], _FIELDS[feature.dtype]).value)
+        if feature.dtype == "string":
+            items = [item.decode() for item in items]
+        if not feature.ragged and len(items) != 1:
+            raise ValueError(f"feature {feature.name} holds {len(items)} values, 1 expected")
+        values[feature.name] = items if feature.ragged else items[0]
+    return values
+
+
+@cache
+def _example_class() -> Any:
+    file = descriptor_pb2.FileDescriptorProto(
+        name="tillroll/example.proto", package="tensorflow", syntax="proto3"
+    )
+    field = descriptor_pb2.FieldDescriptorProto
+    for name, type_ in (
+        ("BytesList", field.TYPE_BYTES),
+        ("FloatList", field.TYPE_FLOAT),
+        ("Int64List", field.TYPE_INT64),
+    ):
+        file.message_type.add(name=name).field.add(
+            name="value", number=1, label=field.LABEL_REPEATED, type=type_
+        )
+    feature = file.message_type.add(name="Feature")
+    feature.oneof_decl.add(name="kind")
+    for number, name in enumerate(("BytesList", "FloatList", "Int64List"), start=1):
+        feature.field.add(
+            name=name.removesuffix("List").lower() + "_list",
+            number=number,
+            label=field.LABEL_OPTIONAL,
+            type=field.TYPE_MESSAGE,
+            type_name=f".tensorflow.{name}",
+            oneof_index=0,
+        )
+    features = file.message_type.add(name="Features")
+    entry = features.nested_type.add(name="FeatureEntry")
+    entry.options.map_entry = True
+    entry.field.add(
+        name="key", number=1, label=field.LABEL_OPTIONAL, type=field.TYPE_STRING
+    )
+    entry.field.add(
+        name="value",
+        number=2,
+        label=field.LABEL_OPTIONAL,
+        type=field.TYPE_MESSAGE,
+        type_name=".tensorflow.Feature",
+    )
+    features.field.add(
+        name="feature",
+        number=1,
+        label=field.LABEL_REPEATED,
+        type=field.TYPE_MESSAGE,
+        type_name=".tensorflow.Features.FeatureEntry",
+    )
+    file.message_type.add(name="Example").field.add(
+        name="features",
+        number=1,
+        label=field.LABEL_OPTIONAL,
+        type=field.TYPE_MESSAGE,
+        type_name=".tensorflow.Features",
+    )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.Example"))

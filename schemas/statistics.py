@@ -1,0 +1,90 @@
+"""Statistics of records, gathered shard by shard and merged in the shards' order."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from schemas.receipt import Feature
+
+
+@dataclass(kw_only=True)
+class FeatureSummary:
+    """Of one feature over some records.
+
+    Attributes:
+      records: records seen.
+      values, least_values, most_values: total number of values, and extremes a record.
+      sum, sum_of_squares, minimum, maximum, zeros: of the values; of bytes and strings, of their
+        lengths in bytes.
+    """
+
+    records: int = 0
+    values: int = 0
+    least_values: int = 0
+    most_values: int = 0
+    sum: float = 0.0
+    sum_of_squares: float = 0.0
+    minimum: float = math.inf
+    maximum: float = -math.inf
+    zeros: int = 0
+
+    def add(self, values: Sequence[Any]) -> None:
+        """Counts one record's values."""
+        numbers = [_number(value) for value in values]
+        self._merge_counts(len(numbers), len(numbers), len(numbers), records=1)
+        for number in numbers:
+            self.sum += number
+            self.sum_of_squares += number * number
+            self.minimum = min(self.minimum, number)
+            self.maximum = max(self.maximum, number)
+            self.zeros += number == 0
+
+    def merge(self, other: Self) -> None:
+        """Adds the records that another summary has seen."""
+        if not other.records:
+            return
+        self._merge_counts(
+            other.values, other.least_values, other.most_values, records=other.records
+        )
+        self.sum += other.sum
+        self.sum_of_squares += other.sum_of_squares
+        self.minimum = min(self.minimum, other.minimum)
+        self.maximum = max(self.maximum, other.maximum)
+        self.zeros += other.zeros
+
+    def _merge_counts(self, values: int, least: int, most: int, *, records: int) -> None:
+        self.least_values = min(self.least_values, least) if self.records else least
+        self.most_values = max(self.most_values, most)
+        self.values += values
+        self.records += records
+
+
+@dataclass(kw_only=True)
+class RecordSummary:
+    """Of all features over some records."""
+
+    features: dict[str, FeatureSummary] = field(default_factory=dict)
+
+    def add(self, features: Sequence[Feature], values: Mapping[str, Any]) -> None:
+        """Counts one record."""
+        for feature in features:
+            value = values[feature.name]
+            self.features.setdefault(feature.name, FeatureSummary()).add(
+                value if feature.ragged else [value]
+            )
+
+    @classmethod
+    def merged(cls, parts: Iterable[Self]) -> Self:
+        """Of all records; floating-point sums depend on the order of the parts."""
+        total = cls()
+        for part in parts:
+            for name, summary in part.features.items():
+                total.features.setdefault(name, FeatureSummary()).merge(summary)
+        return total
+
+
+def _number(value: bytes | str | float) -> float:
+    if isinstance(value, str):
+        return float(len(value.encode()))
+    return float(len(value)) if isinstance(value, bytes) else float(value)

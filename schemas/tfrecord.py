@@ -1,0 +1,90 @@
+"""TFRecord framing: length, CRC of length, payload, CRC of payload.
+
+Format: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import google_crc32c
+
+_HEADER = struct.Struct("<QI")  # payload length, masked CRC32C of these eight bytes
+_FOOTER = struct.Struct("<I")  # masked CRC32C of the payload
+OVERHEAD_BYTES = _HEADER.size + _FOOTER.size
+_READ_BYTES = 1 << 20
+
+
+class CorruptRecordError(ValueError):
+    """A record can't be trusted; `offset` is the byte at which its frame starts."""
+
+    def __init__(self, offset: int, message: str) -> None:
+        super().__init__(message)
+        self.offset = offset
+
+
+def frame(payload: bytes) -> bytes:
+    """Wraps one record's payload for a TFRecord file."""
+    length = struct.pack("<Q", len(payload))
+    return b"".join(
+        (length, _FOOTER.pack(_masked_crc(length)), payload, _FOOTER.pack(_masked_crc(payload)))
+    )
+
+
+def unframe(framed: bytes, offset: int) -> bytes:
+    """Payload of the one record that `framed` holds; `offset` is where it lies, for the error.
+
+    Raises:
+      CorruptRecordError: a length or checksum is wrong.
+    """
+    length = _payload_length(framed[: _HEADER.size], offset)
+    if length != len(framed) - OVERHEAD_BYTES:
+        raise CorruptRecordError(
+            offset, f"record holds {length} bytes, {len(framed) - OVERHEAD_BYTES} expected"
+        )
+    return _checked_payload(framed[_HEADER.size :], length, offset)
+
+
+def read_records(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Yields (offset, payload) of each record of a file read from its start.
+
+    Raises:
+      CorruptRecordError: a checksum is wrong or the file ends inside a record.
+    """
+    offset = 0
+    while header := _read_exactly(file, _HEADER.size):
+        length = _payload_length(header, offset)
+        yield offset, _checked_payload(_read_exactly(file, length + _FOOTER.size), length, offset)
+        offset += length + OVERHEAD_BYTES
+
+
+def _payload_length(header: bytes, offset: int) -> int:
+    if len(header) < _HEADER.size:
+        raise CorruptRecordError(offset, "file ends inside a record's header")
+    length, crc = _HEADER.unpack(header)
+    if crc != _masked_crc(header[:8]):
+        raise CorruptRecordError(offset, "checksum of the record's length is wrong")
+    return int(length)
+
+
+def _checked_payload(rest: bytes, length: int, offset: int) -> bytes:
+    if len(rest) < length + _FOOTER.size:
+        raise CorruptRecordError(offset, "file ends inside a record")
+    payload = rest[:length]
+    if _FOOTER.unpack(rest[length:])[0] != _masked_crc(payload):
+        raise CorruptRecordError(offset, "checksum of the record's bytes is wrong")
+    return payload
+
+
+def _read_exactly(file: BinaryIO, size: int) -> bytes:
+    """Reads `size` bytes, fewer only at the end of the file: a remote file may return less."""
+    pieces = []
+    while size > 0 and (piece := file.read(min(size, _READ_BYTES))):
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
+
+
+def _masked_crc(data: bytes) -> int:
+    crc = google_crc32c.value(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
