@@ -8,7 +8,7 @@ layout lie in the hash ranges (blocks) before its own, so no worker ever sees a 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -211,9 +211,7 @@ def _block_starts(
     )
     per_split = np.maximum(ends - np.maximum(starts, free_rank[:, None]), 0)
     np.add.at(per_split, (cell[fixed], split[fixed]), count[fixed])
-    rank = np.stack(
-        [_prefix_within(column, cell_layout) for column in per_split.T], axis=1
-    )
+    rank = np.stack([_prefix_within(column, cell_layout) for column in per_split.T], axis=1)
     by_block = np.argsort(cell_block, kind="stable")
     numbers, firsts = np.unique(cell_block[by_block], return_index=True)
     return {
@@ -250,7 +248,7 @@ def assign(
     return split, number % plan.shards[split]
 
 
-def _rank_within(value: npt.NDArray[np.integer]) -> IntArray:
+def _rank_within(value: npt.NDArray[Any]) -> IntArray:
     """How many earlier elements are equal to each element."""
     order = np.argsort(value, kind="stable")
     ranks = np.empty(len(value), np.int64)
@@ -258,7 +256,7 @@ def _rank_within(value: npt.NDArray[np.integer]) -> IntArray:
     return ranks
 
 
-def _prefix_within(value: IntArray, run: npt.NDArray[np.integer]) -> IntArray:
+def _prefix_within(value: IntArray, run: npt.NDArray[Any]) -> IntArray:
     """Sum of the elements before each element in its run of equal `run`."""
     if not len(value):
         return np.zeros(0, np.int64)

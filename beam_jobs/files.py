@@ -88,6 +88,7 @@ def move(pairs: Iterable[tuple[str, str]]) -> None:
 
 
 def exists(path: str) -> bool:
+    """Whether a file, or on a file system with folders a folder, is there."""
     return bool(FileSystems.exists(path))
 
 
@@ -119,5 +120,5 @@ def _open(path: str, *, buffer_bytes: int) -> BinaryIO:
     if path.startswith("gs://"):
         from apache_beam.io.gcp.gcsio import GcsIO
 
-        return GcsIO().open(path, "rb", read_buffer_size=buffer_bytes)  # type: ignore[no-any-return]
-    return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)  # type: ignore[no-any-return]
+        return GcsIO().open(path, "rb", read_buffer_size=buffer_bytes)
+    return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)

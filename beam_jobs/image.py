@@ -1,13 +1,14 @@
-"""One receipt image: decoded, upright, of 8-bit RGB or greyscale, fitted and stored. Pillow only."""
+"""One receipt image: decoded, upright, 8-bit RGB or greyscale, fitted, stored; with Pillow only."""
 
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
+from beam_jobs.boxes import EXIF_TRANSPOSED, relative_boxes
+from beam_jobs.colour import in_colour
 from beam_jobs.rejection import Reason, RejectionError
 from beam_jobs.row import Box
 
@@ -20,9 +21,6 @@ else:
 
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "TIFF", "BMP", "GIF", "HEIF")
 _ORIENTATION = 0x0112
-_EXIF_TRANSPOSED = (5, 6, 7, 8)
-_GREY_MODES = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "F")
-_SRGB = ImageCms.createProfile("sRGB")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +105,7 @@ def store_image(data: bytes, boxes: Sequence[Box], options: ImageOptions) -> Sto
     file_format = image.format
     file_size = image.size
     orientation = _orientation(image)
-    relative, clipped = _relative_boxes(boxes, file_size, orientation, options.box_frame)
+    relative, clipped = relative_boxes(boxes, file_size, orientation, options.box_frame)
     profile = image.info.get("icc_profile")
     original_mode = image.mode
     if options.encoding == "jpeg" and file_format == "JPEG":
@@ -119,7 +117,7 @@ def store_image(data: bytes, boxes: Sequence[Box], options: ImageOptions) -> Sto
             (round(file_size[0] * scale), round(file_size[1] * scale)),
         )
     _load(image)
-    converted = _in_colour(image, options.channels, profile)
+    converted = in_colour(image, options.channels, profile)
     untouched = (
         file_format == "JPEG"
         and orientation == 1
@@ -127,7 +125,7 @@ def store_image(data: bytes, boxes: Sequence[Box], options: ImageOptions) -> Sto
         and image.mode == original_mode
     )
     pixels = _upright(converted, orientation)
-    full_size = file_size[::-1] if orientation in _EXIF_TRANSPOSED else file_size
+    full_size = file_size[::-1] if orientation in EXIF_TRANSPOSED else file_size
     if options.encoding == "raw":
         fitted, relative = _fit_raw(pixels, relative, options)
         encoded, stored_format = fitted.tobytes(), "raw"
@@ -212,84 +210,6 @@ def _upright(image: Image.Image, orientation: int) -> Image.Image:
         8: Image.Transpose.ROTATE_90,
     }.get(orientation)
     return image if method is None else image.transpose(method)
-
-
-def _relative_boxes(
-    boxes: Sequence[Box], size: tuple[int, int], orientation: int, frame: str
-) -> tuple[tuple[Box, ...], int]:
-    """Boxes as fractions of the upright image, clipped to it; and how many were clipped."""
-    if frame == "upright":
-        if orientation in _EXIF_TRANSPOSED:
-            size = size[::-1]
-        orientation = 1
-    width, height = size
-    relative, clipped = [], 0
-    for xmin, ymin, xmax, ymax, text in boxes:
-        inside = (max(xmin, 0), max(ymin, 0), min(xmax, width), min(ymax, height))
-        if not (inside[0] < inside[2] and inside[1] < inside[3]):
-            raise RejectionError(
-                Reason.BOX_OUTSIDE,
-                f"box ({xmin:g}, {ymin:g}, {xmax:g}, {ymax:g}) {text!r} has no area inside the "
-                f"image of {width}×{height} pixels",
-            )
-        clipped += inside != (xmin, ymin, xmax, ymax)
-        x0, y0, x1, y1 = inside[0] / width, inside[1] / height, inside[2] / width, inside[3] / height
-        match orientation:
-            case 2:
-                x0, x1 = 1 - x1, 1 - x0
-            case 3:
-                x0, y0, x1, y1 = 1 - x1, 1 - y1, 1 - x0, 1 - y0
-            case 4:
-                y0, y1 = 1 - y1, 1 - y0
-            case 5:
-                x0, y0, x1, y1 = y0, x0, y1, x1
-            case 6:
-                x0, y0, x1, y1 = 1 - y1, x0, 1 - y0, x1
-            case 7:
-                x0, y0, x1, y1 = 1 - y1, 1 - x1, 1 - y0, 1 - x0
-            case 8:
-                x0, y0, x1, y1 = y0, 1 - x1, y1, 1 - x0
-        relative.append((x0, y0, x1, y1, text))
-    return tuple(relative), clipped
-
-
-def _in_colour(image: Image.Image, channels: int | None, profile: bytes | None) -> Image.Image:
-    """8-bit RGB or greyscale on white; the image itself if it is that already."""
-    grey = image.mode in _GREY_MODES
-    wanted = {1: "L", 3: "RGB", None: "L" if grey else "RGB"}[channels]
-    if image.mode.startswith("I") or image.mode == "F":
-        image = _eight_bit(image)
-    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
-        rgba = image.convert("RGBA")
-        flat = Image.new("RGB", image.size, "white")
-        flat.paste(rgba, mask=rgba.getchannel("A"))
-        image = flat
-    if profile and image.mode in ("RGB", "CMYK"):
-        image = _in_srgb(image, profile)
-    return image if image.mode == wanted else image.convert(wanted)
-
-
-def _eight_bit(image: Image.Image) -> Image.Image:
-    """16-bit, 32-bit and float greyscale; Pillow's own convert clips them at 255."""
-    values = np.asarray(image).astype(np.float64)
-    if image.mode.startswith("I;16"):
-        white = 65535.0
-    else:  # the format does not say what white is: take the least usual one that fits
-        peak = float(values.max())
-        usual = (1.0, 255.0, 65535.0) if image.mode == "F" else (255.0, 65535.0)
-        white = next((each for each in usual if peak <= each), peak)
-    return Image.fromarray(np.clip(np.rint(values / white * 255), 0, 255).astype(np.uint8))
-
-
-def _in_srgb(image: Image.Image, profile: bytes) -> Image.Image:
-    try:
-        source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
-        if "sRGB" in ImageCms.getProfileDescription(source):
-            return image
-        converted = ImageCms.profileToProfile(image, source, _SRGB, outputMode="RGB")
-    except ImageCms.PyCMSError:  # a broken profile: viewers ignore it as well
-        return image
-    return converted if converted is not None else image
 
 
 def _within(image: Image.Image, full_size: tuple[int, int], max_side: int) -> Image.Image:

@@ -17,6 +17,7 @@ from beam_jobs import files
 from beam_jobs.chunk import chunk_count, chunk_of, chunks_per_block
 from beam_jobs.deal import BlockStarts, Census, Plan, assign, make_plan
 from beam_jobs.deduplicate import Duplicate, FindDuplicates
+from beam_jobs.errors import BuildError
 from beam_jobs.options import BuildOptions
 from beam_jobs.prepare import ChunkPreparer, PrepareChunk, pretend_chunk
 from beam_jobs.prepared import PreparedChunk, Rejected
@@ -35,10 +36,6 @@ from schemas.receipt import LAYOUT
 INPUTS_NAME = "inputs.json"
 PLAN_NAME = "plan.json"
 Shard = tuple[int, int]  # split, number
-
-
-class BuildError(Exception):
-    """The build can't go on; the message is for the user."""
 
 
 def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
@@ -88,14 +85,18 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         lambda _, **written: publisher.publish(**written),
         chunks=AsList(prepared | "Summarise" >> beam.Map(_summary)),
         shards=AsList(written),
-        duplicates=AsSingleton(duplicates | "CountDuplicates" >> beam.combiners.Count.Globally()),
+        duplicates=AsSingleton(
+            duplicates
+            | "SameLabels" >> beam.Map(lambda each: (1, int(not each.same_labels)))
+            | "CountDuplicates" >> beam.CombineGlobally(_sum_pairs)
+        ),
         listings=AsList((quarantine, listed) | "Listings" >> beam.Flatten()),
         vocabularies=vocabularies,
     )
 
 
 def add_dry_run(pipeline: beam.Pipeline, options: BuildOptions) -> None:
-    """Adds a rehearsal that reads no image and writes one file, the plan, into the staging."""
+    """Adds a rehearsal that reads no image and ends with the plan file in the staging."""
     chunks, inputs = _read(pipeline, options)
     prepared = chunks | "Pretend" >> beam.MapTuple(
         lambda number, rows: pretend_chunk(
@@ -109,24 +110,7 @@ def add_dry_run(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     rejected = prepared | "Rejected" >> beam.FlatMap(lambda chunk: chunk.rejected)  # Rejected
     no_duplicates = prepared | "NoDuplicates" >> beam.FlatMap(lambda _: ())  # Duplicate
     blocks = _blocks(prepared, no_duplicates, inputs)  # (block, References)
-    plan, _, vocabularies = _plan(blocks, rejected, inputs, options)
-
-    def save(plan: Plan, inputs: int, rejected: list[str], vocabularies: Vocabularies) -> None:
-        summary = {
-            "inputs": inputs,
-            "rejected": Counter(rejected),
-            "layouts": vocabularies[LAYOUT],
-            "counts": plan.counts.tolist(),
-            "shards": plan.shards.tolist(),
-        }
-        files.write(files.join(options.staging, PLAN_NAME), json.dumps(summary).encode())
-
-    _ = plan | "SavePlan" >> beam.Map(
-        save,
-        inputs=inputs,
-        rejected=AsList(rejected | "Reasons" >> beam.Map(lambda each: each.reason)),
-        vocabularies=vocabularies,
-    )
+    _plan(blocks, rejected, inputs, options)
 
 
 def _read(
@@ -216,14 +200,23 @@ def _plan(
         reasons: Mapping[str, tuple[int, str]],
     ) -> Iterator[Any]:
         check_rejections(inputs, reasons, options.max_bad_fraction)
+        layouts = vocabularies[LAYOUT]
         decided, starts = make_plan(
             censuses,
-            layouts=len(vocabularies[LAYOUT]),
+            layouts=len(layouts),
             fractions=options.splits,
             shards=options.shards,
             shard_bytes=options.shard_size_mb << 20,
             shards_multiple_of=options.shards_multiple_of,
         )
+        outline = {
+            "inputs": inputs,
+            "rejected": {reason: count for reason, (count, _) in reasons.items()},
+            "layouts": layouts,
+            "counts": decided.counts.tolist(),
+            "shards": decided.shards.tolist(),
+        }
+        files.write(files.join(options.staging, PLAN_NAME), json.dumps(outline).encode())
         yield decided
         yield from (TaggedOutput("starts", each) for each in starts.items())
 
@@ -334,6 +327,11 @@ def _union(parts: Iterable[Mapping[str, set[str]]]) -> dict[str, set[str]]:
 def _count_and_example(parts: Iterable[tuple[int, str]]) -> tuple[int, str]:
     counts, examples = zip(*parts, strict=True)
     return sum(counts), min(examples)
+
+
+def _sum_pairs(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    summed = np.array([(0, 0), *pairs]).sum(axis=0)
+    return int(summed[0]), int(summed[1])
 
 
 def _summary(chunk: PreparedChunk) -> ChunkSummary:

@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -112,7 +113,12 @@ def pretend_chunk(
         truth=np.zeros(0, np.uint64),
         rejected=tuple(
             Rejected(
-                word=0, file="", offset=0, length=0, reason=row.problem[0], id=row.id,
+                word=0,
+                file="",
+                offset=0,
+                length=0,
+                reason=row.problem[0],
+                id=row.id,
                 message=row.problem[1],
             )
             for row in rows
@@ -259,8 +265,8 @@ def _unique(rows: list[Row]) -> Iterator[Row]:
         seen.setdefault(row.id, row.uri)
 
 
-def _values(row: Row, image: StoredImage) -> dict[str, object]:
-    values: dict[str, object] = {
+def _values(row: Row, image: StoredImage) -> dict[str, Any]:
+    values: dict[str, Any] = {
         "image/encoded": image.encoded,
         "image/format": image.format,
         "image/height": image.height,
@@ -273,7 +279,7 @@ def _values(row: Row, image: StoredImage) -> dict[str, object]:
     }
     for column, side in enumerate(("xmin", "ymin", "xmax", "ymax")):
         values[f"image/object/bbox/{side}"] = [box[column] for box in image.boxes]
-    for name, value in (row.categories | dict(row.labels)).items():  # type: ignore[operator]
+    for name, value in {**row.categories, **row.labels}.items():
         values[f"receipt/{name}"] = value
     return values
 

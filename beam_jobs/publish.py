@@ -76,11 +76,18 @@ class Publisher:
         self,
         chunks: Sequence[ChunkSummary],
         shards: Sequence[WrittenShard],
-        duplicates: int,
+        duplicates: tuple[int, int],
         listings: Sequence[str],
         vocabularies: Mapping[str, Sequence[str]],
     ) -> Manifest:
         """Checks the counts, writes the manifest and moves everything into place.
+
+        Args:
+          chunks: one a prepared chunk.
+          shards: all shards of all splits.
+          duplicates: how many there are, and how many of them differ in their labels.
+          listings: the quarantine's and the duplicates' files.
+          vocabularies: category name to its values.
 
         Raises:
           ValueError: records were lost, or a shard does not hold what it was dealt.
@@ -121,14 +128,16 @@ class Publisher:
         self,
         chunks: Sequence[ChunkSummary],
         shards: Sequence[WrittenShard],
-        duplicates: int,
+        duplicates: tuple[int, int],
         vocabularies: Mapping[str, Sequence[str]],
     ) -> tuple[Manifest, bytes]:
         features = receipt_features(self.labels)
         splits, statistics = {}, {}
         for split in self.split_names:
             own = sorted((each for each in shards if each.split == split), key=lambda e: e.number)
-            counts = {name: np.zeros(len(values), np.int64) for name, values in vocabularies.items()}
+            counts = {
+                name: np.zeros(len(values), np.int64) for name, values in vocabularies.items()
+            }
             for each in own:
                 for name, values in each.category_counts.items():
                     counts[name][list(values)] += list(values.values())
@@ -151,7 +160,8 @@ class Publisher:
             counts=Counts(
                 inputs=sum(chunk.inputs for chunk in chunks),
                 written=sum(split.records for split in splits.values()),
-                duplicates=duplicates,
+                duplicates=duplicates[0],
+                duplicates_with_other_labels=duplicates[1],
                 quarantined=dict(quarantined),
                 clipped_boxes=sum(chunk.clipped_boxes for chunk in chunks),
             ),

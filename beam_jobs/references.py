@@ -50,10 +50,13 @@ class References:
 
     def recoded(self, vocabularies: Mapping[str, Sequence[str]]) -> Self:
         """The same records with their categories in other vocabularies, which hold all values."""
-        return replace(self, categories={
-            name: (tuple(vocabularies[name]), _recode(values, vocabularies[name])[codes])
-            for name, (values, codes) in self.categories.items()
-        })
+        return replace(
+            self,
+            categories={
+                name: (tuple(vocabularies[name]), _recode(values, vocabularies[name])[codes])
+                for name, (values, codes) in self.categories.items()
+            },
+        )
 
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
@@ -70,7 +73,10 @@ class References:
                 [part.file + start for part, start in zip(parts, file_starts, strict=True)]
             ).astype(np.int32),
             categories={
-                name: (tuple(values), np.concatenate([part.categories[name][1] for part in recoded]))
+                name: (
+                    tuple(values),
+                    np.concatenate([part.categories[name][1] for part in recoded]),
+                )
                 for name, values in vocabularies.items()
             },
             files=tuple(path for part in parts for path in part.files),

@@ -99,7 +99,7 @@ def parse_boxes(raw: Any) -> tuple[Box, ...]:
         return ()
     try:
         items = json.loads(raw) if isinstance(raw, str | bytes) else raw
-        boxes = tuple(
+        boxes: tuple[Any, ...] = tuple(
             (*(float(item[side]) for side in _SIDES), str(item.get("text") or "")) for item in items
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -110,7 +110,7 @@ def parse_boxes(raw: Any) -> tuple[Box, ...]:
     for box in boxes:
         if not all(math.isfinite(side) for side in box[:4]):
             raise RejectionError(Reason.BOXES_INVALID, f"box {box} has a side that is not finite")
-    return boxes  # type: ignore[return-value]  # four floats and a string
+    return boxes
 
 
 def _typed(label: Label, raw: Any) -> str | int | float:

@@ -1,6 +1,7 @@
 """Which runner executes the job, and the traps of the local ones."""
 
-import argparse
+import shlex
+import sys
 from collections.abc import Sequence
 
 from apache_beam.options.pipeline_options import (
@@ -16,6 +17,7 @@ from apache_beam.runners import create_runner
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.runner import PipelineRunner
+from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 LOCAL_RUNNERS = ("local", "DirectRunner", "FnApiRunner")
 
@@ -30,10 +32,14 @@ def beam_options(arguments: Sequence[str]) -> PipelineOptions:
     Raises:
       RunnerError: an argument is known to neither.
     """
-    parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
-    for each in PipelineOptions.__subclasses__():
-        each._add_argparse_args(parser)
     options = PipelineOptions(list(arguments))
+    known = options.get_all_options(drop_default=True)
+    every = options.get_all_options(drop_default=True, retain_unknown_options=True)
+    if unknown := sorted(every.keys() - known.keys()):
+        raise RunnerError(
+            f"unknown option --{unknown[0]}: see --help for the build's options; any other must "
+            "be one of Beam's pipeline options"
+        )
     return options
 
 
@@ -62,13 +68,21 @@ def _local_runner(options: PipelineOptions, workers: int) -> PipelineRunner:
             "leave it out, and set the number of processes with --workers"
         )
     direct.direct_num_workers = workers
-    direct.direct_running_mode = "multi_processing" if workers > 1 else "in_memory"
+    if workers == 1:
+        return fn_runner.FnApiRunner()
+    worker_options = options.view_as(WorkerOptions)
+    worker_options.default_sdk_harness_log_level = (
+        worker_options.default_sdk_harness_log_level or "CRITICAL"
+    )
     # Worker processes get their options, such as those for S3, only from here.
     encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
     return fn_runner.FnApiRunner(
+        default_environment=SubprocessSDKEnvironment.from_command_string(
+            f"{shlex.quote(sys.executable)} -m beam_jobs.local_worker"
+        ),
         provision_info=fn_runner.ExtendedProvisionInfo(
             beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
-        )
+        ),
     )
 
 

@@ -19,6 +19,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.parquetio import ReadAllFromParquet
 
 from beam_jobs import files
+from beam_jobs.errors import BuildError
 from beam_jobs.rejection import Reason
 from beam_jobs.row import Row, make_row, rejected_row
 from schemas.receipt import Label
@@ -63,9 +64,7 @@ class Source:
                 return matches | beam.Reshuffle() | "SroieRow" >> beam.Map(self.sroie_row)
             case "parquet":
                 rows = (
-                    pipeline
-                    | "Pattern" >> beam.Create([self.path])
-                    | ReadAllFromParquet()  # dict
+                    pipeline | "Pattern" >> beam.Create([self.path]) | ReadAllFromParquet()  # dict
                 )
                 return rows | "TableRow" >> beam.Map(lambda row: self.table_row(row, repr(row)))
             case _:
@@ -77,7 +76,7 @@ class Source:
         """Rows of one CSV file with a header line.
 
         Raises:
-          ValueError: the header lacks a column that every row needs.
+          BuildError: the header lacks a column that every row needs.
         """
         csv.field_size_limit(_MAX_FIELD_BYTES)
         with FileSystems.open(table.path, compression_type=CompressionTypes.AUTO) as file:
@@ -86,7 +85,7 @@ class Source:
             required = [self._column("image"), self._column("layout")]
             required += [label.name for label in self.labels]
             if absent := [name for name in required if name not in (reader.fieldnames or ())]:
-                raise ValueError(
+                raise BuildError(
                     f"{table.path} has no column {', '.join(absent)}; its header is "
                     f"{reader.fieldnames}: name the columns with --columns, or fix the header"
                 )
@@ -100,7 +99,7 @@ class Source:
                     yield rejected_row(place, Reason.BAD_ROW, f"{place}: {error}")
                     continue
                 source = json.dumps(values, ensure_ascii=False, sort_keys=True)
-                if "" in values and "" not in reader.fieldnames:
+                if "" in values and "" not in (reader.fieldnames or ()):
                     yield rejected_row(source, Reason.BAD_ROW, "more cells than the header names")
                 else:
                     yield self.table_row(values, source)

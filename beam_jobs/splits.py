@@ -6,7 +6,6 @@ impossible the shares give way.
 """
 
 import re
-from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -139,11 +138,7 @@ def quotas(
     return result
 
 
-def deviations(
-    counts: IntArray, fractions: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+def deviations(counts: IntArray, fractions: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """|count - share| of each layout in each split, [layouts, splits]; 0 for single receipts."""
     totals = counts.sum(axis=1, keepdims=True)
     return np.where(totals == 1, 0.0, np.abs(counts - totals * fractions))
-
-

@@ -1,7 +1,7 @@
 """Write shards: the records that were dealt to each, with their index."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -103,7 +103,9 @@ class ShardWriter:
                 index_crc32c=google_crc32c.value(index_bytes),
             ),
             category_counts={
-                name: dict(zip(*(a.tolist() for a in np.unique(codes, return_counts=True)), strict=True))
+                name: dict(
+                    zip(*(a.tolist() for a in np.unique(codes, return_counts=True)), strict=True)
+                )
                 for name, codes in index.categories.items()
             },
             summary=summary,
@@ -175,9 +177,7 @@ class WriteDuplicates(beam.PTransform):
     def _write(self, place: tuple[int, int], duplicates: Sequence[Duplicate]) -> str:
         path = files.join(DUPLICATES, "duplicates.jsonl-{:05d}-of-{:05d}".format(*place))
         fields = ("id", "duplicate_of", "same_labels")
-        lines = [
-            _json_line({name: getattr(each, name) for name in fields}) for each in duplicates
-        ]
+        lines = [_json_line({name: getattr(each, name) for name in fields}) for each in duplicates]
         files.write(files.join(self._directory, path), b"".join(lines))
         return path
 
@@ -212,5 +212,3 @@ def _order(value: Rejected | Duplicate) -> tuple[tuple[int, int], str]:
 
 def _json_line(values: Mapping[str, Any]) -> bytes:
     return json.dumps(values, ensure_ascii=False).encode() + b"\n"
-
-

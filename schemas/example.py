@@ -47,18 +47,17 @@ def encode_example(
         )
     message = _example_class()()
     for feature in features:
-        value = values[feature.name]
+        value: Any = values[feature.name]
         items = value if feature.ragged else [value]
-        for item in items:  # type: ignore[union-attr]
+        for item in items:
             if not isinstance(item, _PYTHON_TYPES[feature.dtype]) or isinstance(item, bool):
                 raise ValueError(
                     f"feature {feature.name} takes {feature.dtype}, "
                     f"got {item!r} of type {type(item).__name__}"
                 )
-        target = getattr(message.features.feature[feature.name], _FIELDS[feature.dtype]).value
-        target.extend(item.encode() for item in items) if feature.dtype == "string" else (
-            target.extend(items)
-        )
+        if feature.dtype == "string":
+            items = [item.encode() for item in items]
+        getattr(message.features.feature[feature.name], _FIELDS[feature.dtype]).value.extend(items)
     return message.SerializeToString(deterministic=True)
 
 
@@ -121,9 +120,7 @@ def _example_class() -> Any:
     features = file.message_type.add(name="Features")
     entry = features.nested_type.add(name="FeatureEntry")
     entry.options.map_entry = True
-    entry.field.add(
-        name="key", number=1, label=field.LABEL_OPTIONAL, type=field.TYPE_STRING
-    )
+    entry.field.add(name="key", number=1, label=field.LABEL_OPTIONAL, type=field.TYPE_STRING)
     entry.field.add(
         name="value",
         number=2,

@@ -71,12 +71,13 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Conservation: inputs = written + duplicates + the sum of quarantined."""
+    """Conservation: inputs = written + duplicates + the sum of quarantined (by reason code)."""
 
     inputs: int
     written: int
     duplicates: int
     quarantined: Mapping[str, int]
+    duplicates_with_other_labels: int = 0
     clipped_boxes: int = 0
 
     def __post_init__(self) -> None:
@@ -172,9 +173,7 @@ class Manifest:
 def _split(values: Mapping[str, Any]) -> Split:
     return Split(
         shards=tuple(Shard(**each) for each in values["shards"]),
-        category_counts={
-            name: tuple(counts) for name, counts in values["category_counts"].items()
-        },
+        category_counts={name: tuple(counts) for name, counts in values["category_counts"].items()},
     )
 
 

@@ -24,9 +24,7 @@ _STATISTICS_TYPES = {
 _TOP_VALUES = 100
 
 
-def schema_text(
-    features: Sequence[Feature], vocabularies: Mapping[str, Sequence[str]]
-) -> str:
+def schema_text(features: Sequence[Feature], vocabularies: Mapping[str, Sequence[str]]) -> str:
     """Text of a tensorflow_metadata.v0.Schema; categories become string domains."""
     schema = schema_pb2.Schema()
     for category, values in vocabularies.items():
@@ -93,9 +91,7 @@ def statistics_bytes(
     return statistics.SerializeToString(deterministic=True)
 
 
-def _add_common(
-    target: statistics_pb2.CommonStatistics, seen: FeatureSummary
-) -> None:
+def _add_common(target: statistics_pb2.CommonStatistics, seen: FeatureSummary) -> None:
     target.num_non_missing = seen.records
     target.tot_num_values = seen.values
     target.min_num_values = seen.least_values

@@ -1,0 +1,10 @@
+"""Beam's worker process for local builds, without its chatter."""
+
+import logging
+import sys
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.CRITICAL)  # before Beam is imported, which logs as it starts
+    from apache_beam.runners.worker import sdk_worker_main
+
+    sdk_worker_main.main(sys.argv)
