@@ -31,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
     image, options = ImageOptions(), "%(default)s"
     result = argparse.ArgumentParser(
         prog="python -m beam_jobs.build",
+        usage="%(prog)s --input PATH --output DIR [options]",
         description="Turns receipt images and their labels into TFRecord shards in which every "
         "layout is evenly spread.",
         epilog=_EXAMPLES,

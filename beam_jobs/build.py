@@ -27,6 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser = arguments.parser()
     known, others = parser.parse_known_args(argv)
+    local = known.runner in LOCAL_RUNNERS
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL if local else logging.INFO)
     try:
         options = arguments.build_options(known)
         pipeline_options = beam_options(others)
@@ -36,8 +38,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
     except (ValueError, BuildError) as error:
         parser.error(str(error))
-    local = known.runner in LOCAL_RUNNERS
-    logging.getLogger("apache_beam").setLevel(logging.CRITICAL if local else logging.INFO)
     started = time.monotonic()
     try:
         pipeline = beam.Pipeline(runner=runner, options=pipeline_options)

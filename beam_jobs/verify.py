@@ -13,6 +13,7 @@ from typing import Any
 
 import google_crc32c
 import numpy as np
+import numpy.typing as npt
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
@@ -55,7 +56,7 @@ class _ShardCheck:
     """Faults of one shard, and its counts for the checks of the whole."""
 
     faults: list[Fault] = field(default_factory=list)
-    category_counts: dict[str, np.ndarray] = field(default_factory=dict)
+    category_counts: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
     id_hashes: list[int] = field(default_factory=list)
 
 
@@ -161,15 +162,23 @@ def _check_listings(directory: str, manifest: Manifest) -> Iterator[Fault]:
             kind = metadata.path.rpartition("/")[2].rpartition("-of-")[0].rpartition("-")[0]
             data = files.read(metadata.path)
             if kind == "rejected.tfrecord":
-                offset = 0
                 try:
                     for offset, payload in read_records(io.BytesIO(data)):
-                        decode_example(REJECTED_FEATURES, payload)
                         found[kind] += 1
-                except ValueError as error:
-                    where = error.offset if isinstance(error, CorruptRecordError) else offset
+                        decode_example(REJECTED_FEATURES, payload)
+                except CorruptRecordError as error:
                     yield Fault(
-                        file=metadata.path, record=found[kind], offset=where, message=str(error)
+                        file=metadata.path,
+                        record=found[kind],
+                        offset=error.offset,
+                        message=str(error),
+                    )
+                except ValueError as error:
+                    yield Fault(
+                        file=metadata.path,
+                        record=found[kind] - 1,
+                        offset=offset,
+                        message=str(error),
                     )
             elif kind in found:
                 found[kind] += data.count(b"\n")

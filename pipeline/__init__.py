@@ -1,0 +1,1 @@
+"""The runtime: feeds a dataset directory to any `tf.distribute` strategy. Imports no Beam."""

@@ -1,0 +1,174 @@
+"""Trains a small layout CNN for some steps and draws what a dataset directory holds."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import keras
+import numpy as np
+import tensorflow as tf
+from matplotlib import pyplot
+from matplotlib.patches import Rectangle
+
+from pipeline.config import InputConfig
+from pipeline.dataset import make_dataset, make_distributed_dataset
+from pipeline.info import DatasetInfo, load_info
+
+_SIZE = 128
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command."""
+    parser = argparse.ArgumentParser(prog="python -m pipeline.demo", description=__doc__)
+    parser.add_argument("data_dir", help="dataset directory")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the pictures")
+    parser.add_argument("--steps", type=int, default=60, help="training steps (default: 60)")
+    parser.add_argument("--replicas", type=int, default=2, help="logical devices (default: 2)")
+    known = parser.parse_args(argv)
+    info = load_info(known.data_dir)
+    known.out.mkdir(parents=True, exist_ok=True)
+    devices = _logical_devices(known.replicas)
+    for path in (
+        draw_layouts(info, known.out / "layouts.png"),
+        draw_deal(info, known.out / "shards.png"),
+        draw_batch(info, known.out / "batch.png"),
+    ):
+        print(f"drew {path}")
+    train(info, steps=known.steps, devices=devices)
+    return 0
+
+
+def train(info: DatasetInfo, *, steps: int, devices: Sequence[str]) -> list[float]:
+    """Trains under MirroredStrategy; returns the mean loss of each sixth of the steps."""
+    strategy = tf.distribute.MirroredStrategy(devices)
+    config = InputConfig(height=_SIZE, width=_SIZE, channels=1)
+    batch_size = 16 * len(devices)
+    dataset = make_distributed_dataset(
+        strategy, info.data_dir, global_batch_size=batch_size, config=config
+    )
+    with strategy.scope():
+        model = keras.Sequential(
+            [
+                keras.Input((_SIZE, _SIZE, 1)),
+                keras.layers.Conv2D(32, 5, strides=2, activation="relu"),
+                keras.layers.MaxPooling2D(4),
+                keras.layers.Flatten(),
+                keras.layers.Dense(128, activation="relu"),
+                keras.layers.Dense(len(info.layouts), activation="softmax"),
+            ]
+        )
+        model.compile("adam", "sparse_categorical_crossentropy")
+    print(f"training on {len(devices)} replicas, {batch_size} receipts a step")
+    rounds = 6
+    history = model.fit(
+        dataset,
+        epochs=rounds,
+        steps_per_epoch=max(1, steps // rounds),
+        shuffle=False,  # the dataset is shuffled already; Keras warns otherwise
+        verbose=0,
+    )
+    losses = [float(loss) for loss in history.history["loss"]]
+    for number, loss in enumerate(losses, start=1):
+        print(f"  step {number * max(1, steps // rounds):>4}  loss {loss:.3f}")
+    return losses
+
+
+def draw_layouts(info: DatasetInfo, path: Path) -> Path:
+    """How many receipts each layout has, commonest first."""
+    counts = _layout_counts(info).sum(axis=0)
+    figure, axes = pyplot.subplots(figsize=(9, 3.5), layout="constrained")
+    axes.bar(np.arange(len(counts)), np.sort(counts)[::-1], width=0.9, color="#30638e")
+    axes.set_yscale("log")
+    axes.set(
+        xlabel="layout, commonest first",
+        ylabel="receipts",
+        title=f"{counts.sum():,} receipts in {len(counts)} layouts; "
+        f"{(counts == 1).sum()} layouts have a single receipt",
+    )
+    return _save(figure, path)
+
+
+def draw_deal(info: DatasetInfo, path: Path) -> Path:
+    """Records of each layout in each shard of the training split, commonest layouts first."""
+    split = next(iter(info.manifest.splits))
+    index = info.record_index(split)
+    dealt = np.zeros((len(info.split(split).shards), len(info.layouts)), np.int64)
+    np.add.at(dealt, (index.shard, index.categories["layout"]), 1)
+    order = np.argsort(-dealt.sum(axis=0), kind="stable")[:40]
+    figure, axes = pyplot.subplots(figsize=(9, 1.6 + 0.28 * len(dealt)), layout="constrained")
+    shown = dealt[:, order]
+    axes.imshow(np.log1p(shown), aspect="auto", cmap="Blues")
+    for (row, column), count in np.ndenumerate(shown):
+        dark = np.log1p(count) > 0.6 * np.log1p(shown.max())
+        axes.text(
+            column, row, count, ha="center", va="center", size=6, color="white" if dark else "black"
+        )
+    axes.set(
+        xlabel=f"layout, the {len(order)} commonest",
+        ylabel="shard",
+        title="records of each layout in each shard: within one of the fair share",
+        xticks=[],
+    )
+    return _save(figure, path)
+
+
+def draw_batch(info: DatasetInfo, path: Path) -> Path:
+    """The first batch of receipts as decoded, with the boxes of their lines."""
+    config = InputConfig(height=512, width=384, output="features", shuffle_buffer=64)
+    dataset = make_dataset(info.data_dir, global_batch_size=8, config=config)
+    batch = next(iter(dataset))
+    figure, axes = pyplot.subplots(2, 4, figsize=(11, 7.6), layout="constrained")
+    for axis, image, boxes, label in zip(
+        axes.flat,
+        batch["image"].numpy(),
+        batch["boxes"].numpy(),
+        batch["label"].numpy(),
+        strict=True,
+    ):
+        axis.imshow(image)
+        for ymin, xmin, ymax, xmax in boxes[boxes.any(axis=1)]:
+            axis.add_patch(
+                Rectangle(
+                    (xmin * config.width, ymin * config.height),
+                    (xmax - xmin) * config.width,
+                    (ymax - ymin) * config.height,
+                    fill=False,
+                    color="#d1495b",
+                    linewidth=0.6,
+                )
+            )
+        axis.set_title(info.layouts[label][:32], size=8)
+        axis.axis("off")
+    return _save(figure, path)
+
+
+def _logical_devices(count: int) -> list[str]:
+    """Makes the CPU appear as several devices; must come before TensorFlow is first used."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(
+        cpu, [tf.config.LogicalDeviceConfiguration()] * count
+    )
+    return [f"CPU:{number}" for number in range(count)]
+
+
+def _layout_counts(info: DatasetInfo) -> np.ndarray:
+    splits = info.manifest.splits.values()
+    return np.array([split.category_counts["layout"] for split in splits])
+
+
+def _save(figure: pyplot.Figure, path: Path) -> Path:
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+    return path
+
+
+if __name__ == "__main__":
+    sys.exit(main())
