@@ -14,6 +14,7 @@ matplotlib.use("Agg")
 
 import keras
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 from matplotlib import pyplot
 from matplotlib.patches import Rectangle
@@ -159,7 +160,7 @@ def _logical_devices(count: int) -> list[str]:
     return [f"CPU:{number}" for number in range(count)]
 
 
-def _layout_counts(info: DatasetInfo) -> np.ndarray:
+def _layout_counts(info: DatasetInfo) -> npt.NDArray[np.int64]:
     splits = info.manifest.splits.values()
     return np.array([split.category_counts["layout"] for split in splits])
 
