@@ -220,6 +220,7 @@ def build_options(known: argparse.Namespace) -> BuildOptions:
         shard_size_mb=known.shard_size_mb,
         shards_multiple_of=known.shards_multiple_of,
         max_bad_fraction=known.max_bad_fraction,
+        overwrite=known.overwrite,
         seed=known.seed,
     )
 

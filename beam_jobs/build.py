@@ -13,10 +13,8 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from beam_jobs import arguments, files, progress, report
 from beam_jobs.errors import BuildError, build_error_in
 from beam_jobs.job import PLAN_NAME, add_build, add_dry_run
-from beam_jobs.options import BuildOptions
-from beam_jobs.publish import begun_name, dataset_files
+from beam_jobs.output import check_output, is_published, read_manifest
 from beam_jobs.runner import LOCAL_RUNNERS, beam_options, choose_runner
-from schemas.manifest import COMPLETED, MANIFEST, Manifest
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,8 +32,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         pipeline_options = beam_options(others)
         workers = known.workers or len(os.sched_getaffinity(0))
         runner = choose_runner(known.runner, pipeline_options, workers)
-        if not known.dry_run and _check_output(options, overwrite=known.overwrite):
-            return 0
+        staged_only = _only_staged(pipeline_options)
+        if not staged_only and not known.dry_run:
+            if is_published(options):
+                files.delete_tree(options.staging)
+                print(report.summary(read_manifest(options.output), options.output), end="")
+                return 0
+            check_output(options)
     except (ValueError, BuildError) as error:
         parser.error(str(error))
     started = time.monotonic()
@@ -44,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         (add_dry_run if known.dry_run else add_build)(pipeline, options)
         with progress.shown(options, enabled=local and not known.quiet and not known.dry_run):
             result = pipeline.run()
-            if _only_staged(pipeline_options):
+            if staged_only:
                 print("the job was staged, not run")
                 return 0
             result.wait_until_finish()
@@ -62,43 +65,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         files.delete_tree(options.staging)
         print(report.plan_summary(outline, options.splits, options.output), end="")
         return 0
-    manifest = _manifest(options.output)
+    manifest = read_manifest(options.output)
     print(report.summary(manifest, options.output), end="")
     print(f"  {elapsed_s:.0f} s, {manifest.counts.inputs / elapsed_s:.1f} images/s")
     return 0
 
 
-def _check_output(options: BuildOptions, *, overwrite: bool) -> bool:
-    """Whether an interrupted run had finished but for the clean-up; refuses to harm anything."""
-    completed = files.join(options.output, COMPLETED)
-    if files.exists(completed):
-        digest = files.read(completed).decode().strip()
-        begun = files.join(options.staging, begun_name(digest))
-        if files.exists(begun) and files.read(begun).decode() == options.request:
-            files.delete_tree(options.staging)
-            print(report.summary(_manifest(options.output), options.output), end="")
-            return True
-        if not overwrite:
-            raise BuildError(
-                f"{options.output} holds a finished dataset: choose another --output, or replace "
-                "it with --overwrite"
-            )
-    ours = set(dataset_files(options.output))
-    found = files.list_files(files.join(options.output, "**"))
-    if foreign := [each.path for each in found if each.path not in ours]:
-        raise BuildError(
-            f"{options.output} holds {foreign[0]}, which no build wrote: choose an empty --output"
-        )
-    return False
-
-
 def _only_staged(options: PipelineOptions) -> bool:
     cloud = options.view_as(GoogleCloudOptions)
     return bool(cloud.template_location or options.view_as(TestOptions).dry_run)
-
-
-def _manifest(output: str) -> Manifest:
-    return Manifest.from_json(files.read(files.join(output, MANIFEST)))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from beam_jobs.deal import BlockStarts, Census, Plan, assign, make_plan
 from beam_jobs.deduplicate import Duplicate, FindDuplicates
 from beam_jobs.errors import BuildError
 from beam_jobs.options import BuildOptions
+from beam_jobs.output import check_output
 from beam_jobs.prepare import ChunkPreparer, PrepareChunk, pretend_chunk
 from beam_jobs.prepared import PreparedChunk, Rejected
 from beam_jobs.publish import ChunkSummary, Publisher
@@ -97,7 +98,7 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
 
 def add_dry_run(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     """Adds a rehearsal that reads no image and ends with the plan file in the staging."""
-    chunks, inputs = _read(pipeline, options)
+    chunks, inputs = _read(pipeline, options, dry_run=True)
     prepared = chunks | "Pretend" >> beam.MapTuple(
         lambda number, rows: pretend_chunk(
             number,
@@ -114,13 +115,15 @@ def add_dry_run(pipeline: beam.Pipeline, options: BuildOptions) -> None:
 
 
 def _read(
-    pipeline: beam.Pipeline, options: BuildOptions
+    pipeline: beam.Pipeline, options: BuildOptions, *, dry_run: bool = False
 ) -> tuple[beam.PCollection[tuple[int, Iterable[bytes]]], AsSingleton]:
     """Rows by chunk, serialised, and how many there are."""
     path = files.join(options.staging, INPUTS_NAME)
     where = options.source.path
 
     def checked(count: int) -> int:
+        if not dry_run:
+            check_output(options)  # also here: a staged job may run long after it was checked
         if not count:
             raise BuildError(f"no receipts found in {where}: check --input and --input-format")
         files.write(path, json.dumps(count).encode())  # for whoever watches the progress

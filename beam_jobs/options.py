@@ -25,6 +25,7 @@ class BuildOptions:
       shard_size_mb: MiB a shard should hold when `shards` is None.
       shards_multiple_of: round the number of shards up to a multiple, such as the worker count.
       max_bad_fraction: fail, and publish nothing, if more of the inputs are rejected.
+      overwrite: replace a finished dataset at `output`, once the new one is complete.
       seed: seeds the order of records and their choice of splits.
     """
 
@@ -36,6 +37,7 @@ class BuildOptions:
     shard_size_mb: int = 128
     shards_multiple_of: int = 1
     max_bad_fraction: float = 0.05
+    overwrite: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -86,4 +88,6 @@ class BuildOptions:
     @property
     def request(self) -> str:
         """Digest of everything that was asked for."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+        asked = asdict(self)
+        del asked["overwrite"]
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()

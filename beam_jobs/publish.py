@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from beam_jobs import files
+from beam_jobs.output import begun_name, dataset_files
 from beam_jobs.write import WrittenShard
 from schemas import __version__
 from schemas.manifest import (
@@ -20,23 +21,10 @@ from schemas.manifest import (
     Manifest,
     Split,
     dealt_histogram,
-    is_dataset_file,
 )
 from schemas.receipt import LAYOUT, Label, receipt_features
 from schemas.statistics import RecordSummary
 from schemas.tfmd import schema_text, statistics_bytes
-
-
-def begun_name(digest: str) -> str:
-    """Staging file that tells that the dataset with this digest is being moved into place."""
-    return f"publishing-{digest}"
-
-
-def dataset_files(directory: str) -> list[str]:
-    """Paths below a directory that a build may have written."""
-    paths = [metadata.path for metadata in files.list_files(files.join(directory, "**"))]
-    root = directory.rstrip("/") + "/"
-    return sorted(path for path in paths if is_dataset_file(path.removeprefix(root)))
 
 
 @dataclass(frozen=True, kw_only=True)

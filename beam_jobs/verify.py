@@ -20,6 +20,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 from tqdm import tqdm
 
 from beam_jobs import files
+from beam_jobs.output import read_manifest
 from schemas.example import decode_example
 from schemas.index import RecordIndex
 from schemas.manifest import (
@@ -74,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if count:
         print(f"{known.directory} has {count} fault{'s' if count > 1 else ''}", file=sys.stderr)
         return 1
-    manifest = _read_manifest(known.directory)
+    manifest = read_manifest(known.directory)
     shards = sum(len(split.shards) for split in manifest.splits.values())
     print(
         f"{known.directory} is sound: {manifest.counts.written:,} records in {shards:,} shards, "
@@ -99,7 +100,7 @@ def verify(
         yield Fault(file=completed, message="is not there: no finished dataset, build it again")
         return
     try:
-        manifest = _read_manifest(directory)
+        manifest = read_manifest(directory)
     except (OSError, ValueError) as error:
         yield Fault(file=files.join(directory, MANIFEST), message=str(error))
         return
@@ -163,9 +164,9 @@ def _check_listings(directory: str, manifest: Manifest) -> Iterator[Fault]:
             data = files.read(metadata.path)
             if kind == "rejected.tfrecord":
                 try:
-                    for offset, payload in read_records(io.BytesIO(data)):
+                    for place in read_records(io.BytesIO(data)):
                         found[kind] += 1
-                        decode_example(REJECTED_FEATURES, payload)
+                        decode_example(REJECTED_FEATURES, place[1])
                 except CorruptRecordError as error:
                     yield Fault(
                         file=metadata.path,
@@ -177,7 +178,7 @@ def _check_listings(directory: str, manifest: Manifest) -> Iterator[Fault]:
                     yield Fault(
                         file=metadata.path,
                         record=found[kind] - 1,
-                        offset=offset,
+                        offset=place[0],
                         message=str(error),
                     )
             elif kind in found:
@@ -318,10 +319,6 @@ def _check_whole(
     hashes = np.array([each for part in checks.values() for c in part for each in c.id_hashes])
     if (repeated := len(hashes) - len(np.unique(hashes))) > 0:
         yield Fault(file=path, message=f"{repeated} ids stand in the dataset more than once")
-
-
-def _read_manifest(directory: str) -> Manifest:
-    return Manifest.from_json(files.read(files.join(directory, MANIFEST)))
 
 
 if __name__ == "__main__":
