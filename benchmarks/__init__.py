@@ -1,0 +1,1 @@
+"""Measurements of tillroll, and what they measure it with."""

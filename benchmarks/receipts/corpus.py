@@ -1,0 +1,202 @@
+"""A whole corpus: which layout each receipt has, one receipt end to end, and many at once."""
+
+import json
+import multiprocessing
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.receipts.compose import compose
+from benchmarks.receipts.content import draw_branch, draw_purchase
+from benchmarks.receipts.layout import Layout, draw_layout
+from benchmarks.receipts.photo import photograph, place
+from benchmarks.receipts.popularity import Popularity
+from benchmarks.receipts.randomness import stream
+from benchmarks.receipts.render import paper_size, render
+from benchmarks.receipts.scene import SIZES, draw_scene
+from benchmarks.receipts.storage import draw_format, draw_orientation, encoded, stored_as
+
+RECORDS_NAME = "receipts.jsonl"
+IMAGES_NAME = "images"
+_CHUNK = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """What decides on a corpus's bytes, but for how many receipts of it are wanted.
+
+    Raises:
+      ValueError: an option has a value that is not allowed.
+    """
+
+    layouts: int = 60
+    seed: int = 0
+    size: str = "photo"
+
+    def __post_init__(self) -> None:
+        _check_least("layouts", self.layouts, 1)
+        _check_least("seed", self.seed, 0)
+        if self.size not in SIZES:
+            raise ValueError(f"size is {self.size!r}; it must be one of {', '.join(SIZES)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Receipt:
+    """One image file, and its line of the ground truth."""
+
+    record: dict[str, object]
+    data: bytes
+
+
+def generate(
+    out_dir: Path,
+    *,
+    count: int,
+    layouts: int = 60,
+    seed: int = 0,
+    size: str = "photo",
+    workers: int | None = None,
+    progress: bool = False,
+) -> Path:
+    """Writes receipt images and their ground truth.
+
+    Receipt i depends on `seed`, `layouts`, `size` and i only: a longer corpus begins with the
+    same bytes as a shorter one, whatever the number of workers. Those are spawned: a script that
+    calls this needs the usual `if __name__ == "__main__":`.
+
+    Args:
+      out_dir: a directory that is empty or does not exist yet.
+      count: receipts to write.
+      layouts: how many layouts there are; the last third of them have one receipt each.
+      seed: 0 or more.
+      size: "photo" for 0.3 to 12 megapixels, "small" for 0.05 to 0.15.
+      workers: processes; None is one for each processor this process may use.
+      progress: whether to show a progress bar on stderr.
+
+    Returns:
+      The path of the ground truth, `receipts.jsonl`; it is written last.
+
+    Raises:
+      ValueError: an argument has a value that is not allowed.
+      FileExistsError: `out_dir` has something in it.
+    """
+    _check_least("count", count, 1)
+    if workers is None:
+        workers = len(os.sched_getaffinity(0))
+    _check_least("workers", workers, 1)
+    corpus = Corpus(layouts=layouts, seed=seed, size=size)
+    if out_dir.exists() and (not out_dir.is_dir() or any(out_dir.iterdir())):
+        raise FileExistsError(
+            f"{out_dir} is not empty; receipts are written to a new or empty directory only:"
+            " choose another one, or delete it first"
+        )
+    (out_dir / IMAGES_NAME).mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(record, ensure_ascii=False) + "\n"
+             for record in _written(corpus, out_dir, count, workers, progress)]  # fmt: skip
+    records = out_dir / RECORDS_NAME
+    _write_whole(records, "".join(lines).encode())
+    return records
+
+
+def draw_receipt(corpus: Corpus, index: int) -> Receipt:
+    """Receipt number `index` of a corpus."""
+    rng = stream(corpus.seed, "receipt", index)
+    popularity = _popularity(corpus.layouts, corpus.seed)
+    home = _layout(corpus.seed, popularity.layout_of(index))
+    branch = draw_branch(corpus.seed, home, popularity.branch_of(home.index, rng))
+    layout = home
+    if popularity.is_common(home.index) and rng.random() < 0.03:
+        # A branch borrows a till for a day: its layout is no longer its group's.
+        layout = replace(_till_of_another(corpus, home, popularity.common), trade=home.trade)
+    purchase = draw_purchase(rng, layout)
+    rows = compose(layout, branch, purchase)
+    paper = paper_size(layout, rows)
+    scene = draw_scene(rng, size=corpus.size, paper_aspect=paper[1] / paper[0])
+    placement = place(scene, paper=paper, margin=layout.paper.margin, rng=rng)
+    flat = render(layout, rows, column_px=placement.column_px, rng=rng)
+    image, boxes = photograph(flat, layout, scene, placement, rng)
+    orientation = draw_orientation(rng, scene)
+    suffix = draw_format(rng, scene, orientation)
+    image, boxes = stored_as(image, boxes, orientation)
+    identity = f"receipt-{index:07d}"
+    edges = ("xmin", "ymin", "xmax", "ymax")
+    record: dict[str, object] = {
+        "id": identity,
+        "image": f"{IMAGES_NAME}/{identity}.{suffix}",
+        "layout": layout.name,
+        "group": branch.group,
+        "company": branch.company,
+        "date": purchase.moment.date().isoformat(),
+        "total": purchase.total_cents / 100,
+        "currency": layout.market.currency,
+        "language": layout.market.language,
+        "lighting": scene.lighting,
+        "boxes": [
+            dict(zip(edges, np.round(box, 2).tolist(), strict=True)) | {"text": text}
+            for box, text in zip(boxes, flat.texts, strict=True)
+        ],
+    }
+    data = encoded(image, suffix=suffix, orientation=orientation, rng=rng)
+    return Receipt(record=record, data=data)
+
+
+def _till_of_another(corpus: Corpus, home: Layout, common: int) -> Layout:
+    """The next common layout of the same country, or the layout itself."""
+    for step in range(1, common):
+        other = _layout(corpus.seed, (home.index + step) % common)
+        if other.market == home.market:
+            return other
+    return home
+
+
+@lru_cache(maxsize=4096)
+def _layout(seed: int, index: int) -> Layout:
+    return draw_layout(seed, index)
+
+
+@lru_cache(maxsize=4)
+def _popularity(layouts: int, seed: int) -> Popularity:
+    return Popularity(layouts=layouts, seed=seed)
+
+
+def _written(
+    corpus: Corpus, out_dir: Path, count: int, workers: int, progress: bool
+) -> Iterator[dict[str, object]]:
+    """Writes each image; the records come in the order of their ids."""
+    from tqdm import tqdm
+
+    jobs = ((corpus, out_dir, index) for index in range(count))
+    with tqdm(total=count, unit="receipt", disable=not progress) as bar:
+        if workers == 1:
+            for job in jobs:
+                yield _write_receipt(job)
+                bar.update()
+            return
+        # Spawned, not forked: the caller may have started threads (TensorFlow does).
+        with multiprocessing.get_context("spawn").Pool(min(workers, count)) as pool:
+            for record in pool.imap(_write_receipt, jobs, chunksize=_CHUNK):
+                yield record
+                bar.update()
+
+
+def _write_receipt(job: tuple[Corpus, Path, int]) -> dict[str, object]:
+    corpus, out_dir, index = job
+    receipt = draw_receipt(corpus, index)
+    _write_whole(out_dir / str(receipt.record["image"]), receipt.data)
+    return receipt.record
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Writes a file that is never seen half written."""
+    unfinished = path.with_name(path.name + ".tmp")
+    unfinished.write_bytes(data)
+    unfinished.replace(path)
+
+
+def _check_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise ValueError(f"{name} is {value}; it must be {least} or more")
