@@ -44,6 +44,6 @@ def _in_srgb(image: Image.Image, profile: bytes) -> Image.Image:
         converted = ImageCms.profileToProfile(
             image, source, ImageCms.createProfile("sRGB"), outputMode="RGB"
         )
-    except ImageCms.PyCMSError:  # a broken profile: viewers ignore it as well
+    except (ImageCms.PyCMSError, OSError):  # a broken profile: viewers ignore it as well
         return image
     return converted if converted is not None else image

@@ -158,7 +158,7 @@ def _open(data: bytes, options: ImageOptions) -> Image.Image:
             Reason.NOT_AN_IMAGE, f"no image format known to Pillow; starts with {data[:8]!r}"
         ) from None
     except Exception as error:  # a broken header can raise almost anything in a Pillow plugin
-        raise RejectionError(Reason.CORRUPT, f"the image's header is broken: {error!r}") from error
+        raise _undecodable(error, "the image's header is broken") from error
     if image.format not in FORMATS:
         raise RejectionError(
             Reason.UNSUPPORTED_FORMAT,
@@ -183,10 +183,12 @@ def _load(image: Image.Image) -> None:
     try:
         image.load()
     except Exception as error:  # Pillow's plugins raise OSError, SyntaxError, struct.error, …
-        early = "truncated" in str(error).lower() or isinstance(error, EOFError)
-        raise RejectionError(
-            Reason.TRUNCATED if early else Reason.CORRUPT, f"decoding failed: {error!r}"
-        ) from error
+        raise _undecodable(error, "decoding failed") from error
+
+
+def _undecodable(error: Exception, what: str) -> RejectionError:
+    early = "truncated" in str(error).lower() or isinstance(error, EOFError)
+    return RejectionError(Reason.TRUNCATED if early else Reason.CORRUPT, f"{what}: {error!r}")
 
 
 def _orientation(image: Image.Image) -> int:

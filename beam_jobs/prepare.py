@@ -180,7 +180,7 @@ class _ChunkWriter:
                 self._fingerprint.update(row.id.encode() + b"\0" + hashlib.sha256(data).digest())
             if row.problem:
                 raise RejectionError(Reason(row.problem[0]), row.problem[1])
-            image = store_image(data, row.boxes, self._preparer.image)
+            image = self._stored(data, row)
         except RejectionError as error:
             framed = frame(_rejected_example(row, data, error))
             self._end += len(framed)
@@ -229,6 +229,14 @@ class _ChunkWriter:
                 f"{row.uri} is larger than {limit} bytes and was not kept: raise --max-input-mb",
             )
         return data
+
+    def _stored(self, data: bytes, row: Row) -> StoredImage:
+        try:
+            return store_image(data, row.boxes, self._preparer.image)
+        except RejectionError:
+            raise
+        except Exception as error:  # one image in ten million must not end the job
+            raise RejectionError(Reason.FAILED, f"preparing failed: {error!r}") from error
 
     def finish(self) -> PreparedChunk:
         rows = [row for row, *_ in self._accepted]

@@ -25,6 +25,7 @@ class Reason(StrEnum):
     CORRUPT = "corrupt"  # the decoder failed
     TOO_MANY_PIXELS = "too_many_pixels"
     TOO_SMALL = "too_small"
+    FAILED = "failed"  # preparing it raised an error that is not foreseen: please report it
 
 
 class RejectionError(Exception):

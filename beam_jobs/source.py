@@ -5,7 +5,6 @@ which the build quarantines.
 """
 
 import csv
-import io
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -79,60 +78,57 @@ class Source:
           BuildError: the header lacks a column that every row needs.
         """
         csv.field_size_limit(_MAX_FIELD_BYTES)
-        with FileSystems.open(table.path, compression_type=CompressionTypes.AUTO) as file:
-            text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
-            reader = csv.DictReader(text, restkey="", strict=True)
-            required = [self._column("image"), self._column("layout")]
-            required += [label.name for label in self.labels]
-            if absent := [name for name in required if name not in (reader.fieldnames or ())]:
-                raise BuildError(
-                    f"{table.path} has no column {', '.join(absent)}; its header is "
-                    f"{reader.fieldnames}: name the columns with --columns, or fix the header"
-                )
-            while True:
-                try:
-                    values = next(reader)
-                except StopIteration:
-                    return
-                except csv.Error as error:
-                    place = f"{table.path}, line {reader.line_num}"
-                    yield rejected_row(place, Reason.BAD_ROW, f"{place}: {error}")
-                    continue
-                source = json.dumps(values, ensure_ascii=False, sort_keys=True)
-                if "" in values and "" not in (reader.fieldnames or ()):
-                    yield rejected_row(source, Reason.BAD_ROW, "more cells than the header names")
-                else:
-                    yield self.table_row(values, source)
+        reader = csv.DictReader(_lines(table.path), restkey="", strict=True)
+        required = [self._column("image"), self._column("layout")]
+        required += [label.name for label in self.labels]
+        header = reader.fieldnames or ()
+        if absent := [name for name in required if name not in header]:
+            raise BuildError(
+                f"{table.path} has no column {', '.join(absent)}; its header is "
+                f"{', '.join(header)}: name the columns with --columns, or fix the header"
+            )
+        while True:
+            try:
+                values = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                place = f"{table.path}, line {reader.line_num}"
+                yield rejected_row(place, Reason.BAD_ROW, f"{place}: {error}")
+                continue
+            source = json.dumps(values, ensure_ascii=False, sort_keys=True)
+            if "" in values and "" not in header:
+                yield rejected_row(source, Reason.BAD_ROW, "more cells than the header names")
+            else:
+                yield self.table_row(values, source)
 
     def jsonl_rows(self, table: FileMetadata) -> Iterator[Row]:
         """Rows of one file of JSON lines; blank lines don't count."""
-        with FileSystems.open(table.path, compression_type=CompressionTypes.AUTO) as file:
-            for line in file:
-                text = line.decode("utf-8-sig", errors="replace").strip()
-                if not text:
-                    continue
-                try:
-                    values = json.loads(text)
-                    if not isinstance(values, dict):
-                        raise ValueError("not a JSON object")
-                except ValueError as error:
-                    yield rejected_row(text, Reason.BAD_ROW, f"not a JSON object: {error}")
-                    continue
-                yield self.table_row(values, text)
+        for line in _lines(table.path):
+            text = line.strip()
+            if not text:
+                continue
+            try:
+                values = json.loads(text)
+                if not isinstance(values, dict):
+                    raise ValueError("not a JSON object")
+            except ValueError as error:
+                yield rejected_row(text, Reason.BAD_ROW, f"not a JSON object: {error}")
+                continue
+            yield self.table_row(values, text)
 
     def table_row(self, values: Mapping[str, Any], source: str) -> Row:
         """Row of one table line; `source` is its text, for the quarantine."""
         if "\ufffd" in source:
             return rejected_row(source, Reason.BAD_ROW, "the row is not UTF-8")
         image = str(values.get(self._column("image")) or "").strip()
+        named = self._column("id") in values
+        id_ = str(values[self._column("id")] or "").strip() if named else image
         if not image:
-            return rejected_row(source, Reason.IMAGE_MISSING, "the row names no image")
+            return rejected_row(source, Reason.IMAGE_MISSING, "the row names no image", id_=id_)
         uri = image if _is_absolute(image) else files.join(self.image_root, image)
-        id_ = image
-        if self._column("id") in values:
-            id_ = str(values[self._column("id")] or "").strip()
-            if not id_:
-                return rejected_row(source, Reason.ID_MISSING, "the row's id is empty", uri=uri)
+        if not id_:
+            return rejected_row(source, Reason.ID_MISSING, "the row's id is empty", uri=uri)
         return make_row(
             id_=id_,
             uri=uri,
@@ -193,6 +189,15 @@ class Source:
 
     def _column(self, name: str) -> str:
         return self.columns.get(name, name)
+
+
+def _lines(path: str) -> Iterator[str]:
+    """Lines of a text file, which may be compressed; what is not UTF-8 becomes U+FFFD."""
+    with FileSystems.open(path, compression_type=CompressionTypes.AUTO) as file:
+        encoding = "utf-8-sig"  # the first line may start with a byte order mark
+        for line in iter(file.readline, b""):
+            yield line.decode(encoding, errors="replace")
+            encoding = "utf-8"
 
 
 def _quadrilateral(line: str) -> dict[str, float | str]:
