@@ -116,7 +116,7 @@ def store_image(data: bytes, boxes: Sequence[Box], options: ImageOptions) -> Sto
             "L" if options.channels == 1 else None,
             (round(file_size[0] * scale), round(file_size[1] * scale)),
         )
-    _load(image)
+    _load(image, data)
     converted = in_colour(image, options.channels, profile)
     untouched = (
         file_format == "JPEG"
@@ -179,9 +179,11 @@ def _open(data: bytes, options: ImageOptions) -> Image.Image:
     return image
 
 
-def _load(image: Image.Image) -> None:
+def _load(image: Image.Image, data: bytes) -> None:
     try:
         image.load()
+        if image.format == "PNG":  # decoding ignores the checksums of the pixels
+            Image.open(io.BytesIO(data)).verify()
     except Exception as error:  # Pillow's plugins raise OSError, SyntaxError, struct.error, …
         raise _undecodable(error, "decoding failed") from error
 
