@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 
 import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions, TestOptions
 
 from beam_jobs import arguments, files, progress, report
@@ -28,8 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     local = known.runner in LOCAL_RUNNERS
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL if local else logging.INFO)
     try:
-        options = arguments.build_options(known)
         pipeline_options = beam_options(others)
+        FileSystems.set_options(pipeline_options)  # for the files that this process looks at
+        options = arguments.build_options(known)
         workers = known.workers or len(os.sched_getaffinity(0))
         runner = choose_runner(known.runner, pipeline_options, workers)
         staged_only = _only_staged(pipeline_options)

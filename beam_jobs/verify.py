@@ -14,6 +14,8 @@ from typing import Any
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
@@ -21,6 +23,7 @@ from tqdm import tqdm
 
 from beam_jobs import files
 from beam_jobs.output import read_manifest
+from beam_jobs.runner import RunnerError, beam_options
 from schemas.example import decode_example
 from schemas.index import RecordIndex
 from schemas.manifest import (
@@ -67,9 +70,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("directory", help="dataset directory, on any file system that Beam knows")
     parser.add_argument("--workers", type=int, help="processes (default: one a core)")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
-    known = parser.parse_args(argv)
+    known, others = parser.parse_known_args(argv)
+    try:
+        options = beam_options(others)
+    except RunnerError as error:
+        parser.error(str(error))
+    FileSystems.set_options(options)
     count = 0
-    for fault in verify(known.directory, workers=known.workers, progress=not known.quiet):
+    for fault in verify(
+        known.directory, workers=known.workers, options=options, progress=not known.quiet
+    ):
         print(fault)
         count += 1
     if count:
@@ -86,13 +96,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def verify(
-    directory: str, *, workers: int | None = None, progress: bool = False
+    directory: str,
+    *,
+    workers: int | None = None,
+    options: PipelineOptions | None = None,
+    progress: bool = False,
 ) -> Iterator[Fault]:
     """Yields every fault of a dataset directory.
 
     Args:
       directory: the dataset directory.
       workers: processes that read shards; None for one a core.
+      options: Beam's options, such as those for S3.
       progress: whether to show a bar on standard error.
     """
     completed = files.join(directory, COMPLETED)
@@ -117,7 +132,12 @@ def verify(
     ]
     checks: dict[str, list[_ShardCheck]] = {name: [] for name in manifest.splits}
     workers = min(workers or len(os.sched_getaffinity(0)), len(tasks))
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(
+        workers,
+        multiprocessing.get_context("spawn"),  # a fork would inherit the clients' connections
+        initializer=FileSystems.set_options,
+        initargs=[options or PipelineOptions([])],
+    ) as pool:
         results = pool.map(_check_shard, *zip(*tasks, strict=True))
         for task, check in zip(
             tasks,

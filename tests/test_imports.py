@@ -1,0 +1,79 @@
+"""Who may import whom, and that importing touches nothing."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = {
+    "schemas": ("tensorflow", "keras", "apache_beam", "beam_jobs", "pipeline", "benchmarks"),
+    "beam_jobs": ("tensorflow", "keras", "pipeline", "benchmarks"),
+    "pipeline": ("apache_beam", "beam_jobs", "benchmarks"),
+}
+NEEDS = {"schemas": "numpy", "beam_jobs": "apache_beam", "pipeline": "tensorflow"}
+
+
+def modules(package: str) -> list[str]:
+    found = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if path.name not in ("__main__.py", "local_worker.py")
+    ]
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_import_only_what_they_may(package: str):
+    if importlib.util.find_spec(NEEDS[package]) is None:
+        pytest.skip(f"{NEEDS[package]} is not installed in this environment")
+    code = (
+        "import sys, importlib\n"
+        f"for name in {modules(package)!r}: importlib.import_module(name)\n"
+        f"print(*[name for name in {PACKAGES[package]!r} if name in sys.modules])"
+    )
+    # Beam imports an installed TensorFlow by itself only where its own transforms need it.
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize("module", ["chunk", "deal", "splits"])
+def test_arithmetic_imports_neither_beam_nor_tensorflow(module: str):
+    code = (
+        f"import sys, beam_jobs.{module}\n"
+        "print(*[name for name in ('apache_beam', 'tensorflow') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_importing_touches_no_network_and_writes_nothing(package: str):
+    if importlib.util.find_spec(NEEDS[package]) is None:
+        pytest.skip(f"{NEEDS[package]} is not installed in this environment")
+    code = (
+        "import sys, importlib\n"
+        f"import {NEEDS[package]}\n"  # what the library itself does at import is not ours
+        + ("import keras\n" if package == "pipeline" else "")
+        + "touched = []\n"
+        "def hook(event, arguments):\n"
+        "    writes = event == 'open' and set(str(arguments[1] or '')) & set('wax+')\n"
+        "    own = writes and str(arguments[0]).endswith(('.pyc', '/dev/null'))\n"
+        "    if event == 'socket.connect' or (writes and '.pyc' not in str(arguments[0])):\n"
+        "        touched.append((event, str(arguments[0])))\n"
+        "sys.addaudithook(hook)\n"
+        f"for name in {[m for m in modules(package) if m != 'pipeline.demo']!r}:\n"
+        "    importlib.import_module(name)\n"
+        "print(*touched)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == ""

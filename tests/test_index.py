@@ -1,0 +1,169 @@
+"""The record index: columns in, the same columns out, and nothing else accepted."""
+
+import io
+import re
+import zipfile
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.index import RecordIndex
+
+CATEGORIES = ("layout", "currency")
+COLUMNS = ("shard", "offset", "length", "height", "width", "channels", "id_end", "id_text")
+DTYPES = {
+    "shard": np.int32,
+    "offset": np.int64,
+    "length": np.int32,
+    "height": np.int32,
+    "width": np.int32,
+    "channels": np.uint8,
+    "id_end": np.int64,
+    "id_text": np.uint8,
+}
+ROWS = [
+    {
+        "id": id_,
+        "offset": 5_000_000_000 * number,
+        "length": 300 + number,
+        "height": 640,
+        "width": 480 + number,
+        "channels": channels,
+        "layout": 7 * number,
+        "currency": number % 2,
+    }
+    for number, (id_, channels) in enumerate([("a.jpg", 1), ("Käse/€ 😀.png", 3), ("", 3)])
+]
+
+ROW = st.fixed_dictionaries(
+    {
+        "id": st.text(st.characters(exclude_categories=["Cs"]), max_size=6),
+        "offset": st.integers(0, 2**62),
+        "length": st.integers(16, 2**31 - 1),
+        "height": st.integers(1, 65_535),
+        "width": st.integers(1, 65_535),
+        "channels": st.sampled_from([1, 3]),
+        "layout": st.integers(0, 2**31 - 1),
+        "currency": st.integers(0, 200),
+    }
+)
+
+
+def index_of(rows: Sequence[dict[str, Any]], *, shard: int = 0) -> RecordIndex:
+    return RecordIndex.of_rows(rows, shard=shard, categories=CATEGORIES)
+
+
+def as_lists(index: RecordIndex) -> dict[str, Any]:
+    columns = {name: getattr(index, name).tolist() for name in COLUMNS}
+    return columns | {name: codes.tolist() for name, codes in index.categories.items()}
+
+
+def test_columns_and_their_types() -> None:
+    index = index_of(ROWS, shard=4)
+    assert len(index) == 3
+    assert index.ids() == ["a.jpg", "Käse/€ 😀.png", ""]
+    assert [index.id(position) for position in range(3)] == index.ids()
+    assert index.shard.tolist() == [4, 4, 4]
+    assert index.offset.tolist() == [0, 5_000_000_000, 10_000_000_000]
+    assert index.width.tolist() == [480, 481, 482]
+    assert index.categories["layout"].tolist() == [0, 7, 14]
+    assert {name: getattr(index, name).dtype for name in COLUMNS} == DTYPES
+    assert {codes.dtype for codes in index.categories.values()} == {np.dtype(np.int32)}
+
+
+@given(st.lists(ROW, max_size=8), st.integers(0, 99_999))
+@settings(deadline=None, max_examples=50)
+def test_bytes_round_trip(rows: list[dict[str, Any]], shard: int) -> None:
+    index = index_of(rows, shard=shard)
+    again = RecordIndex.from_bytes(index.to_bytes())
+    assert as_lists(again) == as_lists(index)
+    assert again.ids() == [row["id"] for row in rows]
+    assert {name: getattr(again, name).dtype for name in COLUMNS} == DTYPES
+
+
+@given(st.lists(st.lists(ROW, max_size=4), min_size=1, max_size=4))
+@settings(deadline=None, max_examples=50)
+def test_concatenation_puts_shards_one_after_the_other(shards: list[list[dict[str, Any]]]) -> None:
+    whole = RecordIndex.concatenate(
+        [index_of(rows, shard=number) for number, rows in enumerate(shards)]
+    )
+    rows = [row for each in shards for row in each]
+    assert whole.ids() == [row["id"] for row in rows]
+    assert [whole.id(position) for position in range(len(whole))] == whole.ids()
+    assert whole.shard.tolist() == [number for number, each in enumerate(shards) for _ in each]
+    for name in ("offset", "length", "height", "width", "channels"):
+        assert getattr(whole, name).tolist() == [row[name] for row in rows]
+    for name in CATEGORIES:
+        assert whole.categories[name].tolist() == [row[name] for row in rows]
+
+
+def test_an_index_without_records() -> None:
+    index = RecordIndex.from_bytes(index_of([]).to_bytes())
+    assert len(index) == 0
+    assert index.ids() == []
+    assert index.categories.keys() == set(CATEGORIES)
+    assert {name: getattr(index, name).dtype for name in COLUMNS} == DTYPES
+
+
+def test_concatenation_needs_a_shard() -> None:
+    with pytest.raises(ValueError, match=r"^an index needs at least one shard, got none$"):
+        RecordIndex.concatenate([])
+
+
+def test_concatenation_needs_equal_categories() -> None:
+    other = RecordIndex.of_rows(ROWS, shard=1, categories=("layout",))
+    sentence = "shard indexes differ in their categories, ['currency', 'layout'] expected"
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        RecordIndex.concatenate([index_of(ROWS), other])
+
+
+def test_bytes_hold_no_time_and_no_compression() -> None:
+    with zipfile.ZipFile(io.BytesIO(index_of(ROWS).to_bytes())) as archive:
+        members = archive.infolist()
+    assert {member.filename.removesuffix(".npy") for member in members} == {
+        *COLUMNS,
+        "category/layout",
+        "category/currency",
+    }
+    assert {member.date_time for member in members} == {(1980, 1, 1, 0, 0, 0)}
+    assert {member.compress_type for member in members} == {zipfile.ZIP_STORED}
+
+
+def _npy() -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, np.arange(3))
+    return buffer.getvalue()
+
+
+def _other_archive() -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, offset=np.arange(3))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"garbage" * 50, id="garbage"),
+        pytest.param(b"PK\x03\x04" + b"\x00" * 200, id="head_of_an_archive"),
+        pytest.param(_npy(), id="one_array"),
+        pytest.param(_other_archive(), id="archive_without_the_columns"),
+        pytest.param(index_of(ROWS).to_bytes()[:-10], id="cut_off"),
+    ],
+)
+def test_refuses_what_is_no_index(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"^not a record index: ."):
+        RecordIndex.from_bytes(data)
+
+
+def test_refuses_damaged_columns() -> None:
+    data = bytearray(index_of(ROWS).to_bytes())
+    place = bytes(data).index("Käse".encode())
+    data[place] ^= 1
+    with pytest.raises(ValueError, match=r"^not a record index: .*CRC"):
+        RecordIndex.from_bytes(bytes(data))

@@ -1,0 +1,409 @@
+"""Sources: every line, row and file becomes a row, good or bad, and none is lost."""
+
+import gzip
+import json
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("apache_beam")
+
+import apache_beam as beam
+from apache_beam.io.filesystem import FileMetadata
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+from apache_beam.testing.util import assert_that
+
+from beam_jobs.errors import BuildError
+from beam_jobs.rejection import Reason
+from beam_jobs.row import Row
+from beam_jobs.source import InputFormat, Source
+from schemas.receipt import Label
+
+LABELS = (Label(name="total", type="float"), Label(name="currency", type="category"))
+
+
+def source(format_: InputFormat, path: Path | str = "/data", **options: Any) -> Source:
+    defaults: dict[str, Any] = {"columns": {}, "image_root": "/images"}
+    return Source(path=str(path), format=format_, **(defaults | options))
+
+
+def metadata(path: Path | str) -> FileMetadata:
+    return FileMetadata(str(path), 0)
+
+
+def table(path: Path, text: str | bytes) -> FileMetadata:
+    data = text.encode() if isinstance(text, str) else text
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return metadata(path)
+
+
+def outline(rows: Iterable[Row]) -> list[tuple[str, str | None]]:
+    """(id, or reason code) of each row."""
+    return [(row.id, None) if row.problem is None else ("", row.problem[0]) for row in rows]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+def test_csv(tmp_path: Path, name: str) -> None:
+    file = table(
+        tmp_path / name,
+        'image,id,layout,group,boxes,total,currency,more\n'
+        'a.jpg,1,kiosk,g,"[{""xmin"":1,""ymin"":2,""xmax"":3,""ymax"":4,""text"":""x,y""}]",2.5,EUR,?\n'
+        '\n'
+        '/abs/b.jpg,2,"Bäcker\n& Co",,,3,CHF,\n'
+        'gs://bucket/c.jpg,3,kiosk,,,4,EUR,\n',
+    )  # fmt: skip
+    rows = list(source("csv", labels=LABELS).csv_rows(file))
+    assert rows == [
+        Row(
+            id="1",
+            uri="/images/a.jpg",
+            group="g",
+            categories={"layout": "kiosk", "currency": "EUR"},
+            labels={"total": 2.5},
+            boxes=((1.0, 2.0, 3.0, 4.0, "x,y"),),
+        ),
+        Row(
+            id="2",
+            uri="/abs/b.jpg",
+            categories={"layout": "Bäcker\n& Co", "currency": "CHF"},
+            labels={"total": 3.0},
+        ),
+        Row(
+            id="3",
+            uri="gs://bucket/c.jpg",
+            categories={"layout": "kiosk", "currency": "EUR"},
+            labels={"total": 4.0},
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        pytest.param("image,layout\n", [], id="header_only"),
+        pytest.param("image,layout\na,x", [("a", None)], id="no_last_newline"),
+        pytest.param("image,layout\r\na,x\r\n", [("a", None)], id="windows"),
+        pytest.param("\ufeffimage,layout\na,x\n", [("a", None)], id="byte_order_mark"),
+        pytest.param("layout,image\nx,a\n", [("a", None)], id="columns_in_another_order"),
+        pytest.param("image,layout\na\n", [("", Reason.LAYOUT_MISSING)], id="cells_missing"),
+        pytest.param("image,layout\n,x\n", [("", Reason.IMAGE_MISSING)], id="no_image"),
+        pytest.param("image,id,layout\na,,x\n", [("", Reason.ID_MISSING)], id="no_id"),
+        pytest.param(
+            "image,layout\na,x,y\nb,x\n", [("", Reason.BAD_ROW), ("b", None)], id="too_many_cells"
+        ),
+        pytest.param(
+            "image,layout,\na,x,,z\nb,x,\n",
+            [("", Reason.BAD_ROW), ("b", None)],
+            id="too_many_cells_beside_a_nameless_column",
+        ),
+        pytest.param(
+            'image,layout\na,"x"y\nb,x\n', [("", Reason.BAD_ROW), ("b", None)], id="bad_quote"
+        ),
+        pytest.param(
+            'image,layout\nb,x\na,"x\n', [("b", None), ("", Reason.BAD_ROW)], id="open_quote"
+        ),
+        pytest.param(
+            b"image,layout\na,\xe4\nb,\xc3\xa4\n",
+            [("", Reason.BAD_ROW), ("b", None)],
+            id="not_utf8",
+        ),
+        pytest.param(
+            "image,layout\na," + "x" * (2**24 + 1) + "\nb,x\n",
+            [("", Reason.BAD_ROW), ("b", None)],
+            id="huge_cell",
+        ),
+    ],
+)
+def test_odd_csv(tmp_path: Path, text: str | bytes, rows: list[tuple[str, Any]]) -> None:
+    assert outline(source("csv").csv_rows(table(tmp_path / "t.csv", text))) == rows
+
+
+def test_a_bad_csv_row_says_where_and_why(tmp_path: Path) -> None:
+    file = table(tmp_path / "t.csv", 'image,layout\na,x\nb,"x"y\n')
+    *_, bad = source("csv").csv_rows(file)
+    assert bad.problem is not None
+    assert bad.problem[1].startswith(f"{file.path}, line ")
+    assert "',' expected after '\"'" in bad.problem[1]
+    [wide] = source("csv").csv_rows(table(tmp_path / "u.csv", "image,layout\na,x,y\n"))
+    assert wide.problem == (Reason.BAD_ROW, "more cells than the header names")
+    assert json.loads(wide.source)["image"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        pytest.param("", "has no column image, layout, total, currency", id="empty"),
+        pytest.param(
+            "image,shop,total,currency\n",
+            "has no column layout; its header is image, shop, total, currency: ",
+            id="layout_called_otherwise",
+        ),
+        pytest.param("image,layout,total\n", "has no column currency; its", id="no_label"),
+        pytest.param('image,"layout"x\na,b\n', "t.csv", id="header_with_a_bad_quote"),
+        pytest.param('image,"layout\na,b\n', "t.csv", id="header_with_an_open_quote"),
+    ],
+)  # fmt: skip
+def test_a_csv_header_that_cannot_work(tmp_path: Path, text: str, sentence: str) -> None:
+    file = table(tmp_path / "t.csv", text)
+    with pytest.raises(BuildError) as caught:
+        list(source("csv", labels=LABELS).csv_rows(file))
+    assert sentence in str(caught.value)
+    assert str(caught.value).startswith(file.path)
+    assert str(caught.value).endswith("name the columns with --columns, or fix the header")
+
+
+def test_columns_may_have_other_names(tmp_path: Path) -> None:
+    columns = {"image": "file", "id": "nr", "layout": "shop", "group": "user", "boxes": "lines"}
+    file = table(tmp_path / "t.csv", "file,nr,shop,user,lines,layout\na,7,kiosk,u,[],ignored\n")
+    [row] = source("csv", columns=columns).csv_rows(file)
+    assert row == Row(id="7", uri="/images/a", group="u", categories={"layout": "kiosk"})
+
+
+@pytest.mark.parametrize("name", ["t.jsonl", "t.jsonl.gz"])
+def test_jsonl(tmp_path: Path, name: str) -> None:
+    file = table(
+        tmp_path / name,
+        '\ufeff{"image": "a.jpg", "layout": "Bäcker", "total": 2, "currency": "EUR", "boxes": '
+        '[{"xmin": 1, "ymin": 2, "xmax": 3, "ymax": 4}]}\n'
+        "\n  \n"
+        '{"image": "b.jpg", "id": 7, "layout": 12, "group": 3, "total": "2", "currency": "EUR"}\r\n'
+        '{"image": "c.jpg"}',
+    )
+    rows = list(source("jsonl", labels=LABELS).jsonl_rows(file))
+    assert rows[:2] == [
+        Row(
+            id="a.jpg",
+            uri="/images/a.jpg",
+            categories={"layout": "Bäcker", "currency": "EUR"},
+            labels={"total": 2.0},
+            boxes=((1.0, 2.0, 3.0, 4.0, ""),),
+        ),
+        Row(
+            id="7",
+            uri="/images/b.jpg",
+            group="3",
+            categories={"layout": "12", "currency": "EUR"},
+            labels={"total": 2.0},
+        ),
+    ]
+    [bad] = rows[2:]
+    assert (bad.id, bad.source) == ("c.jpg", '{"image": "c.jpg"}')
+    assert bad.problem == (Reason.LABEL_MISSING, "label total has no value")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        pytest.param(b"{", Reason.BAD_ROW, id="cut_off"),
+        pytest.param(b"[1]", Reason.BAD_ROW, id="list"),
+        pytest.param(b"null", Reason.BAD_ROW, id="null"),
+        pytest.param(b"image,layout", Reason.BAD_ROW, id="csv"),
+        pytest.param(b"[" * 100_000, Reason.BAD_ROW, id="deep"),
+        pytest.param(b'{"image": "\xff", "layout": "x"}', Reason.BAD_ROW, id="not_utf8"),
+        pytest.param(b'{"image": "a", "layout": "\\ud800"}', Reason.BAD_ROW, id="lone_surrogate"),
+        pytest.param(b'{"image": "\\ud800", "layout": "x"}', Reason.BAD_ROW, id="surrogate_image"),
+        pytest.param(b'{"image": null, "layout": "x"}', Reason.IMAGE_MISSING, id="null_image"),
+        pytest.param(b'{"layout": "x"}', Reason.IMAGE_MISSING, id="no_image"),
+        pytest.param(b'{"image": "a", "id": null, "layout": "x"}', Reason.ID_MISSING, id="null_id"),
+        pytest.param(b'{"image": "a"}', Reason.LAYOUT_MISSING, id="no_layout"),
+        pytest.param(
+            b'{"image": "a", "layout": "x", "boxes": 3}', Reason.BOXES_INVALID, id="boxes"
+        ),
+    ],
+)
+def test_odd_jsonl(tmp_path: Path, line: bytes, reason: Reason) -> None:
+    good = b'{"image": "good", "layout": "x"}'
+    file = table(tmp_path / "t.jsonl", line + b"\n" + good + b"\n")
+    bad, row = source("jsonl").jsonl_rows(file)
+    assert row.id == "good"
+    assert bad.problem is not None
+    assert bad.problem[0] == reason
+    assert bad.problem[1]
+    assert Row.from_bytes(bad.to_bytes()) == bad
+
+
+def test_the_id_zero_is_an_id() -> None:
+    row = source("jsonl").table_row({"image": "a", "id": 0, "layout": "x"}, "text")
+    assert (row.id, row.problem) == ("0", None)
+
+
+def test_bad_lines_are_kept_as_they_were(tmp_path: Path) -> None:
+    [bad] = source("jsonl").jsonl_rows(table(tmp_path / "t.jsonl", '{"image": "ä",\n'))
+    assert bad.source == '{"image": "ä",'
+    assert bad.id.startswith("row:")
+    assert bad.problem is not None
+    assert bad.problem[1].startswith("not a JSON object: ")
+
+
+@pytest.mark.parametrize(
+    ("path", "id_", "layout"),
+    [
+        ("/data/kiosk/a.jpg", "kiosk/a.jpg", "kiosk"),
+        ("/data/kiosk/2024/b.png", "kiosk/2024/b.png", "kiosk"),
+        ("/data/Bäcker & Co/c", "Bäcker & Co/c", "Bäcker & Co"),
+    ],
+)
+@pytest.mark.parametrize("root", ["/data", "/data/"])
+def test_folder(root: str, path: str, id_: str, layout: str) -> None:
+    row = source("folder", root).folder_row(metadata(path))
+    assert row == Row(id=id_, uri=path, categories={"layout": layout})
+
+
+def test_a_file_beside_the_folders_has_no_layout() -> None:
+    row = source("folder").folder_row(metadata("/data/a.jpg"))
+    assert row.problem == (Reason.LAYOUT_MISSING, "the receipt has no layout")
+    assert (row.id, row.uri) == ("a.jpg", "/data/a.jpg")
+
+
+def test_a_file_whose_name_is_not_utf8_is_quarantined(tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path) + b"/kiosk"
+    Path(os.fsdecode(folder)).mkdir()
+    Path(os.fsdecode(folder + b"/\xff.jpg")).write_bytes(b"x")
+    [match] = FileSystems.match([f"{tmp_path}/**"])
+    [file] = [each for each in match.metadata_list if each.path.endswith(".jpg")]
+    row = source("folder", tmp_path).folder_row(file)
+    assert row.problem is not None
+    assert row.problem[0] == Reason.BAD_ROW
+    assert Row.from_bytes(row.to_bytes()) == row
+
+
+@pytest.fixture
+def sroie(tmp_path: Path) -> Callable[..., Row]:
+    """Reads one receipt of a SROIE folder whose box and key files have these contents."""
+    for folder in ("img", "box", "key"):
+        (tmp_path / folder).mkdir()
+
+    def read(
+        *,
+        key: bytes | None = b'{"company": "Kiosk"}',
+        box: bytes | None = b"",
+        name: str = "X 1.jpg",
+    ) -> Row:
+        image = tmp_path / "img" / name
+        image.write_bytes(b"not read")
+        stem = name.rpartition(".")[0] or name
+        for folder, suffix, data in (("key", ".json", key), ("box", ".csv", box)):
+            if data is not None:
+                (tmp_path / folder / (stem + suffix)).write_bytes(data)
+        labels = (Label(name="total", type="string"),) if key and b"total" in key else ()
+        return source("sroie", tmp_path, labels=labels).sroie_row(metadata(image))
+
+    return read
+
+
+def test_sroie(sroie: Callable[..., Row], tmp_path: Path) -> None:
+    row = sroie(
+        key='{"company": "Bäcker", "total": "9.00", "date": "1.1."}'.encode(),
+        box=b"10,20,30,21,31,40,9,39,TOTAL, RM\r\n\r\n1,1,2,1,2,2,1,2,\n",
+    )
+    assert row == Row(
+        id="X 1",
+        uri=str(tmp_path / "img" / "X 1.jpg"),
+        categories={"layout": "BÄCKER"},
+        labels={"total": "9.00"},
+        boxes=((9.0, 20.0, 31.0, 40.0, "TOTAL, RM"), (1.0, 1.0, 2.0, 2.0, "")),
+    )
+
+
+def test_sroie_annotations_may_be_latin1(sroie: Callable[..., Row]) -> None:
+    row = sroie(key=b'{"company": "B\xe4cker"}', box=b"1,1,2,1,2,2,1,2,K\xe4se\n")
+    assert row.categories == {"layout": "BÄCKER"}
+    assert [box[4] for box in row.boxes] == ["Käse"]
+
+
+@pytest.mark.parametrize(
+    ("files", "reason", "message"),
+    [
+        pytest.param({"key": None}, Reason.BAD_ROW, "/key/X 1.json: ", id="no_key"),
+        pytest.param({"key": b"{"}, Reason.BAD_ROW, "/key/X 1.json: ", id="broken_key"),
+        pytest.param({"key": b"[]"}, Reason.BAD_ROW, "not a JSON object", id="key_is_a_list"),
+        pytest.param({"key": b"{}"}, Reason.LAYOUT_MISSING, "has no layout", id="no_company"),
+        pytest.param({"box": None}, Reason.BOXES_INVALID, "/box/X 1.csv: ", id="no_boxes"),
+        pytest.param(
+            {"box": b"1,2,3\n"},
+            Reason.BOXES_INVALID,
+            "'1,2,3' is not eight numbers and a transcript",
+            id="short_box",
+        ),
+        pytest.param(
+            {"box": b"a,1,2,1,2,2,1,2,x\n"}, Reason.BOXES_INVALID, "'a'", id="box_of_letters"
+        ),
+        pytest.param(
+            {"box": b"nan,1,2,1,2,2,1,2,x\n"}, Reason.BOXES_INVALID, "not finite", id="nan"
+        ),
+    ],
+)
+def test_odd_sroie(
+    sroie: Callable[..., Row], files: dict[str, Any], reason: Reason, message: str
+) -> None:
+    row = sroie(**files)
+    assert row.problem is not None
+    assert row.problem[0] == reason
+    assert message in row.problem[1]
+    assert (row.id, row.uri.endswith("/img/X 1.jpg")) == ("X 1", True)
+
+
+def test_parquet(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    for part in range(2):
+        columns = {
+            "image": [f"{part}-a.jpg", None],
+            "layout": ["kiosk", "zoo"],
+            "total": [1.5, 2.5],
+            "currency": ["EUR", "CHF"],
+            "boxes": [[{"xmin": 1, "ymin": 2, "xmax": 3, "ymax": 4, "text": "ä"}], None],
+        }
+        parquet.write_table(pa.table(columns), tmp_path / f"part-{part}.parquet")
+    expected = [
+        Row(
+            id=f"{part}-a.jpg",
+            uri=f"/images/{part}-a.jpg",
+            categories={"layout": "kiosk", "currency": "EUR"},
+            labels={"total": 1.5},
+            boxes=((1.0, 2.0, 3.0, 4.0, "ä"),),
+        )
+        for part in range(2)
+    ]
+
+    def check(rows: list[Row]) -> None:
+        good = sorted((row for row in rows if row.problem is None), key=lambda row: row.id)
+        assert good == expected
+        bad = [row for row in rows if row.problem is not None]
+        assert [row.problem for row in bad] == [
+            (Reason.IMAGE_MISSING, "the row names no image")
+        ] * 2
+        assert all("'zoo'" in row.source for row in bad)
+
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        rows = source("parquet", tmp_path / "*.parquet", labels=LABELS).read(pipeline)
+        assert_that(rows, check)
+
+
+def test_a_folder_name_is_no_pattern(tmp_path: Path) -> None:
+    """A folder called [ab] is read, and a folder called a is not."""
+    for name in ("[ab]", "a"):
+        (tmp_path / name / "kiosk").mkdir(parents=True)
+        (tmp_path / name / "kiosk" / "1.jpg").write_bytes(b"")
+
+    def check(rows: list[Row]) -> None:
+        assert [row.uri for row in rows] == [str(tmp_path / "[ab]" / "kiosk" / "1.jpg")]
+
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        assert_that(source("folder", tmp_path / "[ab]").read(pipeline), check)
+
+
+def test_several_tables_are_one_source(tmp_path: Path) -> None:
+    for part in range(3):
+        table(tmp_path / f"{part}.jsonl", f'{{"image": "{part}", "layout": "x"}}\n')
+
+    def check(rows: list[Row]) -> None:
+        assert sorted(row.id for row in rows) == ["0", "1", "2"]
+
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        assert_that(source("jsonl", tmp_path / "*.jsonl").read(pipeline), check)
