@@ -1,6 +1,9 @@
 """The build: receipt images to a dataset directory, as a Beam job. Imports no TensorFlow."""
 
 import logging
+import warnings
 
-# Beam warns, in the root logger and as it is imported, of a package that the build does not use.
+# Beam and the clients it imports talk as they are imported: of a package that the build does not
+# use, and of the Python versions that the clients will support in years to come.
 logging.getLogger().addFilter(lambda record: "crcmod package not found" not in record.getMessage())
+warnings.filterwarnings("ignore", category=FutureWarning, module=r"google\.api_core")

@@ -260,6 +260,8 @@ def _pairs(text: str, option: str) -> dict[str, str]:
         key, separator, value = part.partition("=")
         if not (key and separator and value):
             raise ValueError(f"{option} takes KEY=VALUE,…, got {part!r}")
+        if key in pairs:
+            raise ValueError(f"{option} names {key} twice: keep one")
         pairs[key] = value
     return pairs
 
@@ -278,7 +280,7 @@ def _shards(text: str | None, fractions: dict[str, float]) -> dict[str, int] | N
 
 def _raw_size(text: str) -> tuple[int, int]:
     height, _, width = text.partition("x")
-    if not (height.isdigit() and width.isdigit()):
+    if not (height.isdecimal() and width.isdecimal()):
         raise ValueError(f"--raw-size takes HEIGHTxWIDTH in pixels, as in 256x256, got {text!r}")
     return int(height), int(width)
 

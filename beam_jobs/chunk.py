@@ -12,7 +12,7 @@ def chunk_count(rows: int) -> int:
     any number of workers.
     """
     rows_each = min(max(rows // _LEAST_CHUNKS, _FEWEST_ROWS), _MOST_ROWS)
-    return 1 << max(0, (rows // rows_each - 1).bit_length())
+    return 1 << max(0, rows // rows_each - 1).bit_length()
 
 
 def chunk_of(word: int, chunks: int) -> int:

@@ -19,6 +19,8 @@ def in_colour(image: Image.Image, channels: int | None, profile: bytes | None) -
         flat = Image.new("RGB", image.size, "white")
         flat.paste(rgba, mask=rgba.getchannel("A"))
         image = flat
+    if image.mode == "LAB" and wanted != "RGB":
+        image = image.convert("RGB")  # Pillow converts LAB to nothing else
     if profile and image.mode in ("RGB", "CMYK"):
         image = _in_srgb(image, profile)
     return image if image.mode == wanted else image.convert(wanted)
@@ -26,7 +28,7 @@ def in_colour(image: Image.Image, channels: int | None, profile: bytes | None) -
 
 def _eight_bit(image: Image.Image) -> Image.Image:
     """16-bit, 32-bit and float greyscale; Pillow's own convert clips them at 255."""
-    values = np.asarray(image).astype(np.float64)
+    values = np.nan_to_num(np.asarray(image).astype(np.float64), posinf=0.0, neginf=0.0)
     if image.mode.startswith("I;16"):
         white = 65535.0
     else:  # the format does not say what white is: take the least usual one that fits
@@ -44,6 +46,6 @@ def _in_srgb(image: Image.Image, profile: bytes) -> Image.Image:
         converted = ImageCms.profileToProfile(
             image, source, ImageCms.createProfile("sRGB"), outputMode="RGB"
         )
-    except (ImageCms.PyCMSError, OSError):  # a broken profile: viewers ignore it as well
+    except (ImageCms.PyCMSError, OSError, TypeError):  # a broken profile: viewers ignore it as well
         return image
     return converted if converted is not None else image

@@ -42,17 +42,9 @@ class Census:
         size_bytes: int = 0,
     ) -> Self:
         """Counts the receipts of a block; `group` and `layout` have a row a receipt."""
-        order = np.lexsort((layout, group))
-        group, layout = group[order], layout[order]
-        first = np.ones(len(order), bool)
-        first[1:] = (group[1:] != group[:-1]) | (layout[1:] != layout[:-1])
-        starts = np.flatnonzero(first)
+        pairs = _sum_pairs(group, layout, np.ones(len(group), np.int64))
         return cls(
-            block=block,
-            size_bytes=size_bytes,
-            group=group[starts],
-            layout=layout[starts],
-            count=np.diff(starts, append=len(order)),
+            block=block, size_bytes=size_bytes, group=pairs[0], layout=pairs[1], count=pairs[2]
         )
 
 
@@ -170,9 +162,9 @@ def _fixed_groups(
     np.add.at(sizes, position, count[grouped])
     fixed = np.zeros(len(group), bool)
     fixed[grouped] = sizes[position] > 1
-    return fixed, *splits.assign_groups(
-        group[fixed], layout[fixed], count[fixed], totals=totals, fractions=share
-    )
+    # One row a pair of group and layout, whatever blocks its receipts lie in.
+    pairs = _sum_pairs(group[fixed], layout[fixed], count[fixed])
+    return fixed, *splits.assign_groups(*pairs, totals=totals, fractions=share)
 
 
 def _shard_counts(
@@ -246,6 +238,19 @@ def assign(
     cell = layout.astype(np.int64) * len(plan.split_names) + split
     number = plan.first_numbers[layout, split] + starts.rank[row, split] + _rank_within(cell)
     return split, number % plan.shards[split]
+
+
+def _sum_pairs(
+    group: npt.NDArray[np.uint64], layout: npt.NDArray[np.int32], count: IntArray
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32], IntArray]:
+    """Each pair of group and layout once, with the sum of its counts."""
+    order = np.lexsort((layout, group))
+    group, layout = group[order], layout[order]
+    first = np.ones(len(order), bool)
+    first[1:] = (group[1:] != group[:-1]) | (layout[1:] != layout[:-1])
+    starts = np.flatnonzero(first)
+    sums = np.add.reduceat(count[order], starts) if len(starts) else np.zeros(0, np.int64)
+    return group[starts], layout[starts], sums
 
 
 def _rank_within(value: npt.NDArray[Any]) -> IntArray:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
 from beam_jobs.boxes import EXIF_TRANSPOSED, relative_boxes
 from beam_jobs.colour import in_colour
@@ -103,8 +103,12 @@ def store_image(data: bytes, boxes: Sequence[Box], options: ImageOptions) -> Sto
     """
     image = _open(data, options)
     file_format = image.format
-    file_size = image.size
     orientation = _orientation(image)
+    file_size = image.size
+    # Pillow turns a TIFF itself as it loads it, and gives its size as turned.
+    turned_by_pillow = file_format == "TIFF"
+    if turned_by_pillow and orientation in EXIF_TRANSPOSED:
+        file_size = file_size[::-1]
     relative, clipped = relative_boxes(boxes, file_size, orientation, options.box_frame)
     profile = image.info.get("icc_profile")
     original_mode = image.mode
@@ -114,7 +118,7 @@ def store_image(data: bytes, boxes: Sequence[Box], options: ImageOptions) -> Sto
         scale = min(1, options.max_side / max(file_size))
         image.draft(
             "L" if options.channels == 1 else None,
-            (round(file_size[0] * scale), round(file_size[1] * scale)),
+            (max(1, round(file_size[0] * scale)), max(1, round(file_size[1] * scale))),
         )
     _load(image, data)
     converted = in_colour(image, options.channels, profile)
@@ -124,7 +128,7 @@ def store_image(data: bytes, boxes: Sequence[Box], options: ImageOptions) -> Sto
         and converted is image
         and image.mode == original_mode
     )
-    pixels = _upright(converted, orientation)
+    pixels = _upright(converted, 1 if turned_by_pillow else orientation)
     full_size = file_size[::-1] if orientation in EXIF_TRANSPOSED else file_size
     if options.encoding == "raw":
         fitted, relative = _fit_raw(pixels, relative, options)
@@ -231,7 +235,11 @@ def _fit_raw(
     height, width = options.raw_size
     if options.fit == "stretch":
         return image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=2.0), boxes
-    inner = ImageOps.contain(image, (width, height), Image.Resampling.LANCZOS)
+    scale = min(width / image.width, height / image.height)
+    inner = image.resize(
+        (max(1, round(image.width * scale)), max(1, round(image.height * scale))),
+        Image.Resampling.LANCZOS,
+    )
     left, top = (width - inner.width) // 2, (height - inner.height) // 2
     canvas = Image.new(image.mode, (width, height), "white")
     canvas.paste(inner, (left, top))

@@ -9,6 +9,7 @@ from typing import Any
 from beam_jobs import files
 from beam_jobs.image import ImageOptions
 from beam_jobs.source import Source
+from beam_jobs.splits import check_fractions
 from schemas.receipt import receipt_features
 
 
@@ -42,6 +43,7 @@ class BuildOptions:
 
     def __post_init__(self) -> None:
         receipt_features(self.source.labels)
+        check_fractions(self.splits)
         for name in ("shard_size_mb", "shards_multiple_of"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")

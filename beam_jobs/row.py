@@ -52,6 +52,7 @@ class Row:
 
 def rejected_row(source: str, reason: Reason, message: str, *, id_: str = "", uri: str = "") -> Row:
     """A row that goes to quarantine; without an id it is named after its contents."""
+    source, message, id_, uri = (_unicode(each) for each in (source, message, id_, uri))
     return Row(
         id=id_ or f"row:{blake2b(source.encode(), digest_size=8).hexdigest()}",
         uri=uri,
@@ -77,7 +78,9 @@ def make_row(
         names = {label.name for label in labels if label.type == "category"}
         if _absent(layout):
             raise RejectionError(Reason.LAYOUT_MISSING, "the receipt has no layout")
-        return Row(
+        if isinstance(layout, list | dict | bool):
+            raise RejectionError(Reason.LABEL_TYPE, f"the layout must be a name, got {layout!r}")
+        row = Row(
             id=id_,
             uri=uri,
             group="" if _absent(group) else str(group).strip(),
@@ -85,6 +88,10 @@ def make_row(
             labels={name: value for name, value in values.items() if name not in names},
             boxes=parse_boxes(boxes),
         )
+        row.to_bytes()  # raises where a text is no Unicode
+        return row
+    except UnicodeEncodeError as error:
+        return rejected_row(source, Reason.BAD_ROW, f"not Unicode: {error}", id_=id_, uri=uri)
     except RejectionError as error:
         return rejected_row(source, error.reason, error.message, id_=id_, uri=uri)
 
@@ -100,9 +107,16 @@ def parse_boxes(raw: Any) -> tuple[Box, ...]:
     try:
         items = json.loads(raw) if isinstance(raw, str | bytes) else raw
         boxes: tuple[Any, ...] = tuple(
-            (*(float(item[side]) for side in _SIDES), str(item.get("text") or "")) for item in items
+            (*(float(item[side]) for side in _SIDES), _text(item.get("text"))) for item in items
         )
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise RejectionError(
             Reason.BOXES_INVALID,
             f"boxes must be a list of objects with {', '.join(_SIDES)} and text: {error!r}",
@@ -120,14 +134,14 @@ def _typed(label: Label, raw: Any) -> str | int | float:
         if isinstance(raw, list | dict | bool):
             raise ValueError("not a number or text")
         if label.type == "int":
-            if isinstance(raw, float) and not raw.is_integer():
+            if not isinstance(raw, str) and raw != int(raw):
                 raise ValueError("not a whole number")
             value: str | int | float = int(raw)
             if not -(2**63) <= int(value) < 2**63:
                 raise ValueError("does not fit 64 bits")
         elif label.type == "float":
             value = float(raw)
-            if not abs(value) <= 3.4028234e38:
+            if not abs(value) <= 3.4028234663852886e38:
                 raise ValueError("not a finite float32")
         else:
             value = str(raw).strip()
@@ -136,6 +150,14 @@ def _typed(label: Label, raw: Any) -> str | int | float:
             Reason.LABEL_TYPE, f"label {label.name} must be {label.type}, got {raw!r}: {error}"
         ) from error
     return value
+
+
+def _unicode(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _text(raw: Any) -> str:
+    return "" if _absent(raw) else str(raw)
 
 
 def _absent(raw: Any) -> bool:

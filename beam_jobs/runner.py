@@ -11,6 +11,7 @@ from apache_beam.options.pipeline_options import (
     SetupOptions,
     StandardOptions,
     WorkerOptions,
+    _BeamArgumentParser,
 )
 from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.runners import create_runner
@@ -32,15 +33,17 @@ def beam_options(arguments: Sequence[str]) -> PipelineOptions:
     Raises:
       RunnerError: an argument is known to neither.
     """
-    options = PipelineOptions(list(arguments))
-    known = options.get_all_options(drop_default=True)
-    every = options.get_all_options(drop_default=True, retain_unknown_options=True)
-    if unknown := sorted(every.keys() - known.keys()):
+    # Beam drops what it does not know with no more than a log line, so its parser is asked first.
+    known_arguments = _BeamArgumentParser(allow_abbrev=False)
+    for each in PipelineOptions.__subclasses__():
+        each._add_argparse_args(known_arguments)
+    _, stray = known_arguments.parse_known_args(list(arguments))
+    if stray:
         raise RunnerError(
-            f"unknown option --{unknown[0]}: see --help for the build's options; any other must "
-            "be one of Beam's pipeline options"
+            f"unknown argument {stray[0]}: see --help for the build's options; any other must be "
+            "one of Beam's pipeline options"
         )
-    return options
+    return PipelineOptions(list(arguments))
 
 
 def choose_runner(name: str, options: PipelineOptions, workers: int) -> PipelineRunner:

@@ -78,10 +78,16 @@ class Source:
           BuildError: the header lacks a column that every row needs.
         """
         csv.field_size_limit(_MAX_FIELD_BYTES)
-        reader = csv.DictReader(_lines(table.path), restkey="", strict=True)
+        reader = csv.DictReader(_lines(table.path), restkey=None, strict=True)
         required = [self._column("image"), self._column("layout")]
         required += [label.name for label in self.labels]
-        header = reader.fieldnames or ()
+        try:
+            header = reader.fieldnames or ()
+        except csv.Error as error:
+            raise BuildError(
+                f"{table.path} has a header that can't be read, {error}: name the columns with "
+                "--columns, or fix the header"
+            ) from error
         if absent := [name for name in required if name not in header]:
             raise BuildError(
                 f"{table.path} has no column {', '.join(absent)}; its header is "
@@ -96,8 +102,12 @@ class Source:
                 place = f"{table.path}, line {reader.line_num}"
                 yield rejected_row(place, Reason.BAD_ROW, f"{place}: {error}")
                 continue
-            source = json.dumps(values, ensure_ascii=False, sort_keys=True)
-            if "" in values and "" not in header:
+            source = json.dumps(
+                {name or "": value for name, value in values.items()},
+                ensure_ascii=False,
+                sort_keys=True,
+            )
+            if None in values:
                 yield rejected_row(source, Reason.BAD_ROW, "more cells than the header names")
             else:
                 yield self.table_row(values, source)
@@ -112,7 +122,7 @@ class Source:
                 values = json.loads(text)
                 if not isinstance(values, dict):
                     raise ValueError("not a JSON object")
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 yield rejected_row(text, Reason.BAD_ROW, f"not a JSON object: {error}")
                 continue
             yield self.table_row(values, text)
@@ -123,7 +133,7 @@ class Source:
             return rejected_row(source, Reason.BAD_ROW, "the row is not UTF-8")
         image = str(values.get(self._column("image")) or "").strip()
         named = self._column("id") in values
-        id_ = str(values[self._column("id")] or "").strip() if named else image
+        id_ = _text(values[self._column("id")]) if named else image
         if not image:
             return rejected_row(source, Reason.IMAGE_MISSING, "the row names no image", id_=id_)
         uri = image if _is_absolute(image) else files.join(self.image_root, image)
@@ -221,6 +231,10 @@ def _decoded(data: bytes) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return data.decode("latin-1")
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value).strip()
 
 
 def _below(path: str, root: str) -> str:

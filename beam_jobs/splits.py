@@ -6,6 +6,7 @@ impossible the shares give way.
 """
 
 import re
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +40,11 @@ def parse_fractions(text: str) -> dict[str, float]:
     if abs(total - 1) > 1e-9:
         raise ValueError(f"split fractions must add up to 1, {text!r} adds up to {total:g}")
     return fractions
+
+
+def check_fractions(fractions: Mapping[str, float]) -> None:
+    """Raises the ValueError of `parse_fractions` for fractions given as a mapping."""
+    parse_fractions(",".join(f"{name}={share!r}" for name, share in fractions.items()))
 
 
 def home_split(names: list[str]) -> int:

@@ -135,8 +135,8 @@ def verify(
     with ProcessPoolExecutor(
         workers,
         multiprocessing.get_context("spawn"),  # a fork would inherit the clients' connections
-        initializer=FileSystems.set_options,
-        initargs=[options or PipelineOptions([])],
+        initializer=_start_worker,
+        initargs=(options or PipelineOptions([]),),
     ) as pool:
         results = pool.map(_check_shard, *zip(*tasks, strict=True))
         for task, check in zip(
@@ -147,6 +147,10 @@ def verify(
             checks[task[2]].append(check)
             yield from check.faults
     yield from _check_whole(directory, manifest, checks)
+
+
+def _start_worker(options: PipelineOptions) -> None:
+    FileSystems.set_options(options)
 
 
 def _check_names(directory: str, manifest: Manifest) -> Iterator[Fault]:

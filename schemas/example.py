@@ -48,6 +48,8 @@ def encode_example(
     message = _example_class()()
     for feature in features:
         value: Any = values[feature.name]
+        if feature.ragged and (isinstance(value, bytes | str) or not isinstance(value, Sequence)):
+            raise ValueError(f"feature {feature.name} takes a sequence of values, got {value!r}")
         items = value if feature.ragged else [value]
         for item in items:
             if not isinstance(item, _PYTHON_TYPES[feature.dtype]) or isinstance(item, bool):
@@ -83,6 +85,9 @@ def decode_example(
         )
     values: dict[str, Value | list[Value]] = {}
     for feature in features:
+        kind = stored[feature.name].WhichOneof("kind")
+        if feature.ragged and kind not in (None, _FIELDS[feature.dtype]):
+            raise ValueError(f"feature {feature.name} is stored as {kind}, not {feature.dtype}")
         items = list(getattr(stored[feature.name], _FIELDS[feature.dtype]).value)
         if feature.dtype == "string":
             items = [item.decode() for item in items]

@@ -146,7 +146,7 @@ class Manifest:
             values = json.loads(text)
             format_ = values.pop("format")
             version = values.pop("format_version")
-        except (ValueError, AttributeError, KeyError) as error:
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise ValueError(f"not a {FORMAT} manifest: {error!r}") from error
         if format_ != FORMAT or not isinstance(version, int):
             raise ValueError(f"not a {FORMAT} manifest: format {format_!r}, version {version!r}")

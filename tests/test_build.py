@@ -319,4 +319,4 @@ def test_unknown_option_is_refused(tmp_path: Path, table: Path, capsys):
     with pytest.raises(SystemExit) as exit_info:
         main(["--input", str(table), "--output", str(tmp_path / "out"), "--shard", "3"])
     assert exit_info.value.code == 2
-    assert "unknown option --shard" in capsys.readouterr().err
+    assert "unknown argument --shard" in capsys.readouterr().err
