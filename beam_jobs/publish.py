@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from beam_jobs import files
 from beam_jobs.output import begun_name, dataset_files
@@ -128,7 +129,7 @@ class Publisher:
             }
             for each in own:
                 for name, values in each.category_counts.items():
-                    counts[name][list(values)] += list(values.values())
+                    counts[name] += _dense(values, len(counts[name]))
             category_counts = {name: tuple(array.tolist()) for name, array in counts.items()}
             splits[split] = Split(
                 shards=tuple(each.shard for each in own), category_counts=category_counts
@@ -168,8 +169,13 @@ def _check_deal(shards: Sequence[WrittenShard], manifest: Manifest) -> None:
         expected = dealt_histogram(split.category_counts[LAYOUT], len(split.shards))
         for each in shards:
             if each.split == name:
-                found = np.zeros(expected.shape[1], np.int64)
-                counts = each.category_counts[LAYOUT]
-                found[list(counts)] = list(counts.values())
+                found = _dense(each.category_counts[LAYOUT], expected.shape[1])
                 if (found != expected[each.number]).any():
                     raise ValueError(f"{each.shard.name} does not hold the layouts it was dealt")
+
+
+def _dense(counts: Mapping[int, int], size: int) -> npt.NDArray[np.int64]:
+    dense = np.zeros(size, np.int64)
+    for code, count in counts.items():
+        dense[code] = count
+    return dense

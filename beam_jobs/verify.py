@@ -287,6 +287,8 @@ def _check_records(
     ):
         end = start + length
         try:
+            if end > len(data):
+                raise ValueError("file ends inside a record")
             values = decode_example(manifest.features, unframe(data[start:end], start))
             problem = _contradiction(values, index, number, manifest)
         except ValueError as error:

@@ -38,7 +38,7 @@ def unframe(framed: bytes, offset: int) -> bytes:
       CorruptRecordError: a length or checksum is wrong.
     """
     length = _payload_length(framed[: _HEADER.size], offset)
-    if length < len(framed) - OVERHEAD_BYTES:
+    if length != len(framed) - OVERHEAD_BYTES:
         raise CorruptRecordError(
             offset, f"record holds {length} bytes, {len(framed) - OVERHEAD_BYTES} expected"
         )

@@ -280,6 +280,15 @@ def test_foreign_files_are_not_harmed(tmp_path: Path, build, capsys):
     assert "thesis.txt, which no build wrote" in capsys.readouterr().err
 
 
+def test_empty_split_is_written_and_said(tmp_path: Path, build, capsys):
+    table = write_receipts(tmp_path / "in", {"a": 1, "b": 1})
+    assert build(table, tmp_path / "out", "--shards=3") == 0
+    manifest = manifest_of(tmp_path / "out")
+    assert [split.records for split in manifest.splits.values()] == [2, 0]
+    assert [len(split.shards) for split in manifest.splits.values()] == [3, 3]
+    assert "warning: split validation is empty" in capsys.readouterr().out
+
+
 def test_empty_input_is_an_error(tmp_path: Path, build, capsys):
     (tmp_path / "t.jsonl").write_text("\n")
     assert build(tmp_path / "t.jsonl", tmp_path / "out") == 1

@@ -1,0 +1,75 @@
+"""What a dataset directory says of itself, and what is said where there is none."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("tensorflow")
+
+from pipeline.info import DATA_DIR_VARIABLE, load_info
+from schemas.manifest import COMPLETED, MANIFEST
+from tests.handmade import LAYOUTS, write_dataset
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dataset(tmp_path_factory.mktemp("info") / "receipts")
+
+
+def test_reads_a_directory(directory: Path):
+    info = load_info(directory)
+    assert info.layouts == tuple(sorted(LAYOUTS))
+    assert info.split("train").records == 32
+    assert [Path(path).name for path in info.shard_paths("train")] == [
+        f"receipts-train.tfrecord-0000{number}-of-00004" for number in range(4)
+    ]
+
+
+def test_directory_comes_from_the_environment(directory: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(DATA_DIR_VARIABLE, str(directory))
+    assert load_info().data_dir == str(directory)
+
+
+@pytest.mark.parametrize(("batch_size", "steps"), [(1, 32), (10, 3), (32, 1), (33, 1)])
+def test_steps_per_epoch(directory: Path, batch_size: int, steps: int):
+    assert load_info(directory).steps_per_epoch("train", batch_size) == steps
+
+
+def test_record_index_holds_every_record(directory: Path):
+    index = load_info(directory).record_index("train")
+    assert sorted(index.ids()) == sorted(
+        f"{layout}-{number}"
+        for number, layout in enumerate(
+            name for name in sorted(LAYOUTS) for _ in range(LAYOUTS[name])
+        )
+    )
+
+
+def test_neither_argument_nor_variable(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv(DATA_DIR_VARIABLE, raising=False)
+    with pytest.raises(ValueError, match="pass data_dir, or set the environment variable TILLROLL"):
+        load_info()
+
+
+def test_unfinished_directory(directory: Path, tmp_path: Path):
+    (tmp_path / MANIFEST).write_bytes((directory / MANIFEST).read_bytes())
+    with pytest.raises(FileNotFoundError) as error:
+        load_info(tmp_path)
+    assert str(error.value) == (
+        f"{tmp_path} holds no finished dataset (no file COMPLETED): check the path, or build it "
+        "with python -m beam_jobs.build"
+    )
+
+
+def test_newer_format_is_refused(directory: Path, tmp_path: Path):
+    values = json.loads((directory / MANIFEST).read_text())
+    (tmp_path / MANIFEST).write_text(json.dumps({**values, "format_version": 99}))
+    (tmp_path / COMPLETED).touch()
+    with pytest.raises(ValueError, match="format version 99, this tillroll reads up to 1"):
+        load_info(tmp_path)
+
+
+def test_unknown_split(directory: Path):
+    with pytest.raises(ValueError, match="has no split 'test': choose one of train, validation"):
+        load_info(directory).split("test")
