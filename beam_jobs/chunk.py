@@ -2,7 +2,7 @@
 
 _LEAST_CHUNKS = 1024
 _FEWEST_ROWS, _MOST_ROWS = 16, 256
-_BLOCK_ROWS = 1 << 16
+_MOST_CHUNKS_A_GROUP = 32
 
 
 def chunk_count(rows: int) -> int:
@@ -15,11 +15,10 @@ def chunk_count(rows: int) -> int:
     return 1 << max(0, rows // rows_each - 1).bit_length()
 
 
-def chunk_of(word: int, chunks: int) -> int:
-    """Chunk of an id with this 64-bit hash word; chunks are in the order of the words."""
-    return word * chunks >> 64
+def group_count(rows: int) -> int:
+    """Number of groups of neighbouring chunks, a power of two: what is shuffled as one element.
 
-
-def chunks_per_block(rows: int) -> int:
-    """Neighbouring chunks that are dealt together, as columns of some 65,536 rows."""
-    return max(1, chunk_count(rows) * _BLOCK_ROWS // max(rows, 1))
+    Enough of them to keep a thousand workers busy, and no more than some thousand rows in each.
+    """
+    chunks = chunk_count(rows)
+    return min(chunks, max(_LEAST_CHUNKS, chunks // _MOST_CHUNKS_A_GROUP))

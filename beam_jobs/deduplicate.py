@@ -1,7 +1,8 @@
 """Exact duplicates: of the records with equal pixels the one with the smallest key stays."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 import apache_beam as beam
 import numpy as np
@@ -13,21 +14,48 @@ _BUCKET_ROWS = 1 << 19
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Pixels:
-    """Columns of the records of one chunk whose pixel hash falls into one bucket."""
+class Pixels:
+    """What tells duplicates apart, of some records of one group; arrays as in PreparedChunk."""
 
-    chunk: int
+    group: int
     pixels: npt.NDArray[np.uint64]
     key: npt.NDArray[np.uint64]
     truth: npt.NDArray[np.uint64]
     ids: tuple[str, ...]
+
+    @classmethod
+    def of(cls, group: int, chunks: Sequence[PreparedChunk]) -> Self:
+        """Of all accepted records of a group's chunks."""
+        return cls(
+            group=group,
+            pixels=np.concatenate([chunk.pixels for chunk in chunks]),
+            key=np.concatenate([chunk.references.key for chunk in chunks]),
+            truth=np.concatenate([chunk.truth for chunk in chunks]),
+            ids=tuple(each for chunk in chunks for each in chunk.ids),
+        )
+
+    def by_bucket(self, buckets: int) -> Iterator[tuple[int, Self]]:
+        """Parts with equal remainders of the pixels' hash."""
+        bucket = self.pixels[:, 0] % np.uint64(buckets)
+        for number in np.unique(bucket).tolist():
+            rows = np.flatnonzero(bucket == number)
+            yield (
+                number,
+                replace(
+                    self,
+                    pixels=self.pixels[rows],
+                    key=self.key[rows],
+                    truth=self.truth[rows],
+                    ids=tuple(self.ids[row] for row in rows.tolist()),
+                ),
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Duplicate:
     """A record that is left out because another has the same pixels."""
 
-    chunk: int
+    group: int
     key: tuple[int, int]
     id: str
     duplicate_of: str
@@ -35,41 +63,27 @@ class Duplicate:
 
 
 class FindDuplicates(beam.PTransform):
-    """PreparedChunk to Duplicate; `inputs` is the number of rows, a singleton."""
+    """Pixels to Duplicate; `inputs` is the number of rows, a singleton."""
 
     def __init__(self, inputs: beam.pvalue.AsSingleton) -> None:
         super().__init__()
         self._inputs = inputs
 
-    def expand(self, chunks: beam.PCollection[PreparedChunk]) -> beam.PCollection[Duplicate]:
+    def expand(self, pixels: beam.PCollection[Pixels]) -> beam.PCollection[Duplicate]:
+        def by_bucket(part: Pixels, inputs: int) -> Iterator[tuple[int, Pixels]]:
+            return part.by_bucket(max(1, inputs // _BUCKET_ROWS))
+
         return (
-            chunks
-            | "ByPixels" >> beam.FlatMap(_by_pixels, inputs=self._inputs)  # (bucket, _Pixels)
-            | "Group" >> beam.GroupByKey()  # (bucket, Iterable[_Pixels])
+            pixels
+            | "ByPixels" >> beam.FlatMap(by_bucket, inputs=self._inputs)  # (bucket, Pixels)
+            | "Group" >> beam.GroupByKey()  # (bucket, Iterable[Pixels])
             | "Duplicates" >> beam.FlatMapTuple(lambda _, parts: _duplicates(parts))
         )
 
 
-def _by_pixels(chunk: PreparedChunk, inputs: int) -> Iterator[tuple[int, _Pixels]]:
-    buckets = np.uint64(max(1, inputs // _BUCKET_ROWS))
-    bucket = chunk.pixels[:, 0] % buckets
-    for number in np.unique(bucket).tolist():
-        rows = np.flatnonzero(bucket == number)
-        yield (
-            number,
-            _Pixels(
-                chunk=chunk.number,
-                pixels=chunk.pixels[rows],
-                key=chunk.references.key[rows],
-                truth=chunk.truth[rows],
-                ids=tuple(chunk.ids[row] for row in rows.tolist()),
-            ),
-        )
-
-
-def _duplicates(parts: Iterable[_Pixels]) -> Iterator[Duplicate]:
+def _duplicates(parts: Iterable[Pixels]) -> Iterator[Duplicate]:
     known = list(parts)
-    chunk = np.repeat([part.chunk for part in known], [len(part.ids) for part in known])
+    group = np.repeat([part.group for part in known], [len(part.ids) for part in known])
     pixels = np.concatenate([part.pixels for part in known])
     key = np.concatenate([part.key for part in known])
     truth = np.concatenate([part.truth for part in known])
@@ -81,7 +95,7 @@ def _duplicates(parts: Iterable[_Pixels]) -> Iterator[Duplicate]:
     for place in np.flatnonzero(repeats).tolist():
         row, kept = order[place], order[firsts[place]]
         yield Duplicate(
-            chunk=int(chunk[row]),
+            group=int(group[row]),
             key=(int(key[row, 0]), int(key[row, 1])),
             id=ids[row],
             duplicate_of=ids[kept],

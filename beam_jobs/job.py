@@ -4,27 +4,25 @@ Nothing but rows and references is ever grouped; image bytes go from a file to a
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.pvalue import AsDict, AsList, AsSingleton, TaggedOutput
+from apache_beam.pvalue import AsDict, AsList, AsMultiMap, AsSingleton, TaggedOutput
 
 from beam_jobs import files
-from beam_jobs.chunk import chunk_count, chunk_of, chunks_per_block
 from beam_jobs.deal import BlockStarts, Census, Plan, assign, make_plan
-from beam_jobs.deduplicate import Duplicate, FindDuplicates
+from beam_jobs.deduplicate import FindDuplicates, Pixels
 from beam_jobs.errors import BuildError
 from beam_jobs.options import BuildOptions
 from beam_jobs.output import check_output
-from beam_jobs.prepare import ChunkPreparer, PrepareChunk, pretend_chunk
-from beam_jobs.prepared import PreparedChunk, Rejected
+from beam_jobs.prepare import ChunkPreparer
+from beam_jobs.prepared import Rejected
 from beam_jobs.publish import ChunkSummary, Publisher
-from beam_jobs.references import References, hash_words
-from beam_jobs.row import Row
+from beam_jobs.references import ORDERED_LOCATION, References
+from beam_jobs.rehearse import ChunkRehearser
+from beam_jobs.row_block import PackRows, RowBlock, into_chunks, into_groups
 from beam_jobs.write import (
     ShardWriter,
     Vocabularies,
@@ -42,35 +40,41 @@ Shard = tuple[int, int]  # split, number
 def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     """Adds the whole build to a pipeline."""
     labels = options.source.labels
-    chunks, inputs = _read(pipeline, options)
     preparer = ChunkPreparer(
         directory=options.prepared_directory, labels=labels, image=options.image, seed=options.seed
     )
-    prepared = chunks | "Prepare" >> beam.ParDo(PrepareChunk(preparer))  # PreparedChunk
-    rejected = prepared | "Rejected" >> beam.FlatMap(lambda chunk: chunk.rejected)  # Rejected
-    duplicates = prepared | "FindDuplicates" >> FindDuplicates(inputs)  # Duplicate
-    blocks = _blocks(prepared, duplicates, inputs)  # (block, References)
-    plan, starts, vocabularies = _plan(blocks, rejected, inputs, options)
+    groups, inputs = _read(pipeline, options)
+    prepared = groups | "Prepare" >> _prepare(preparer, inputs)
+    duplicates = prepared["pixels"] | "FindDuplicates" >> FindDuplicates(inputs)  # Duplicate
+    kept = prepared["references"] | "DropDuplicates" >> beam.Map(
+        _without,
+        dropped=AsMultiMap(
+            duplicates | "KeyOfDuplicate" >> beam.Map(lambda each: (each.group, each.key))
+        ),
+    )  # (group, References)
+    plan, starts, vocabularies = _plan(kept, prepared["rejected"], inputs, options)
 
-    pieces = (
-        {"references": blocks, "starts": starts}
-        | "JoinPlan" >> beam.CoGroupByKey()  # (block, {references: [...], starts: [...]})
-        | "Deal" >> beam.FlatMap(_deal, plan=AsSingleton(plan), vocabularies=vocabularies)
-    )  # (Shard, References)
-    empty = plan | "EveryShard" >> beam.FlatMap(_every_shard)  # (Shard, None)
+    pieces = kept | "Deal" >> beam.FlatMap(
+        _deal, plan=AsSingleton(plan), starts=AsMultiMap(starts), vocabularies=vocabularies
+    )  # (Shard, bytes)
+    empty = plan | "EveryShard" >> beam.FlatMap(_every_shard)  # (Shard, bytes)
     written = (
         (pieces, empty)
         | beam.Flatten()
-        | "ByShard" >> beam.GroupByKey()  # (Shard, Iterable[References | None])
+        | "ByShard" >> beam.GroupByKey()  # (Shard, Iterable[bytes])
         | "WriteShard"
         >> beam.Map(
             _write_shard,
-            writer=ShardWriter(directory=options.staged_directory, labels=labels),
+            writer=ShardWriter(
+                prepared=options.prepared_directory,
+                directory=options.staged_directory,
+                labels=labels,
+            ),
             plan=AsSingleton(plan),
             vocabularies=vocabularies,
         )
     )  # WrittenShard
-    quarantine = rejected | "Quarantine" >> WriteQuarantine(options.staged_directory)  # path
+    quarantine = prepared["rejected"] | "Quarantine" >> WriteQuarantine(options.staged_directory)
     listed = duplicates | "ListDuplicates" >> WriteDuplicates(options.staged_directory)  # path
     publisher = Publisher(
         output=options.output,
@@ -84,7 +88,7 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     # The plan is the one element; the side inputs are what has to be written before.
     _ = plan | "Publish" >> beam.Map(
         lambda _, **written: publisher.publish(**written),
-        chunks=AsList(prepared | "Summarise" >> beam.Map(_summary)),
+        chunks=AsList(prepared["summaries"]),
         shards=AsList(written),
         duplicates=AsSingleton(
             duplicates
@@ -98,26 +102,20 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
 
 def add_dry_run(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     """Adds a rehearsal that reads no image and ends with the plan file in the staging."""
-    chunks, inputs = _read(pipeline, options, dry_run=True)
-    prepared = chunks | "Pretend" >> beam.MapTuple(
-        lambda number, rows: pretend_chunk(
-            number,
-            rows,
-            labels=options.source.labels,
-            image=options.image,
-            seed=options.seed,
-        )
-    )  # PreparedChunk
-    rejected = prepared | "Rejected" >> beam.FlatMap(lambda chunk: chunk.rejected)  # Rejected
-    no_duplicates = prepared | "NoDuplicates" >> beam.FlatMap(lambda _: ())  # Duplicate
-    blocks = _blocks(prepared, no_duplicates, inputs)  # (block, References)
-    _plan(blocks, rejected, inputs, options)
+    rehearser = ChunkRehearser(labels=options.source.labels, image=options.image, seed=options.seed)
+    groups, inputs = _read(pipeline, options, dry_run=True)
+    prepared = groups | "Rehearse" >> _prepare(rehearser, inputs)
+    kept = prepared["references"]  # (group, References)
+    plan, starts, vocabularies = _plan(kept, prepared["rejected"], inputs, options)
+    _ = kept | "Deal" >> beam.FlatMap(
+        _deal, plan=AsSingleton(plan), starts=AsMultiMap(starts), vocabularies=vocabularies
+    )
 
 
 def _read(
     pipeline: beam.Pipeline, options: BuildOptions, *, dry_run: bool = False
-) -> tuple[beam.PCollection[tuple[int, Iterable[bytes]]], AsSingleton]:
-    """Rows by chunk, serialised, and how many there are."""
+) -> tuple[beam.PCollection[tuple[int, Iterable[RowBlock]]], AsSingleton]:
+    """Rows by group of chunks, and how many there are."""
     path = files.join(options.staging, INPUTS_NAME)
     where = options.source.path
 
@@ -129,63 +127,58 @@ def _read(
         files.write(path, json.dumps(count).encode())  # for whoever watches the progress
         return count
 
-    def chunked(row: Row, inputs: int) -> tuple[int, bytes]:
-        word, _ = hash_words(row.id, seed=options.seed)
-        return chunk_of(word, chunk_count(inputs)), row.to_bytes()
-
-    rows = options.source.read(pipeline)  # Row
-    count = rows | "CountRows" >> beam.combiners.Count.Globally() | beam.Map(checked)
-    inputs = AsSingleton(count)
+    blocks = (
+        options.source.read(pipeline)  # Row
+        | "Pack" >> beam.ParDo(PackRows(options.seed))  # RowBlock
+    )
+    inputs = AsSingleton(
+        blocks
+        | "RowsOfBlock" >> beam.Map(len)
+        | "CountRows" >> beam.CombineGlobally(sum)
+        | "CheckInputs" >> beam.Map(checked)
+    )
     return (
-        rows
-        | "Chunk" >> beam.Map(chunked, inputs=inputs)  # (chunk, bytes)
-        | "ByChunk" >> beam.GroupByKey()  # (chunk, Iterable[bytes])
+        blocks
+        | "IntoGroups" >> beam.FlatMap(into_groups, inputs=inputs)  # (group, RowBlock)
+        | "ByGroup" >> beam.GroupByKey()  # (group, Iterable[RowBlock])
     ), inputs
 
 
-def _blocks(
-    prepared: beam.PCollection[PreparedChunk],
-    duplicates: beam.PCollection[Duplicate],
-    inputs: AsSingleton,
-) -> beam.PCollection[tuple[int, References]]:
-    """References of neighbouring chunks without the duplicates, sorted by key."""
+def _prepare(preparer: ChunkPreparer | ChunkRehearser, inputs: AsSingleton) -> beam.PTransform:
+    """(group, rows) to (group, References) and, tagged, what else is known of its chunks."""
 
-    def block_of(chunk: int, inputs: int) -> int:
-        return chunk // chunks_per_block(inputs)
+    def prepare(group: tuple[int, Iterable[RowBlock]], inputs: int) -> Iterator[Any]:
+        number, _ = group
+        chunks = [preparer.prepare(*chunk) for chunk in into_chunks(group, inputs)]
+        yield number, References.concatenate([chunk.references for chunk in chunks])
+        yield TaggedOutput("pixels", Pixels.of(number, chunks))
+        for chunk in chunks:
+            yield TaggedOutput("summaries", ChunkSummary.of(chunk))
+            yield from (TaggedOutput("rejected", each) for each in chunk.rejected)
 
-    def block(number: int, parts: Mapping[str, Any]) -> Iterator[tuple[int, References]]:
-        references = References.concatenate(list(parts["references"]))
-        dropped = np.array(list(parts["dropped"]), np.uint64).reshape(-1, 2)
-        # Keys are 128-bit hashes: viewed as one void value each, they can be compared.
-        dtype = np.dtype((np.void, 16))
-        keys = np.ascontiguousarray(references.key).view(dtype)[:, 0]
-        kept = references.take(~np.isin(keys, dropped.view(dtype)[:, 0]))
-        if len(kept):
-            yield number, kept
-
-    return (
-        {
-            "references": prepared
-            | "BlockOfChunk"
-            >> beam.Map(lambda c, inputs: (block_of(c.number, inputs), c.references), inputs),
-            "dropped": duplicates
-            | "BlockOfDuplicate"
-            >> beam.Map(lambda d, inputs: (block_of(d.chunk, inputs), d.key), inputs),
-        }
-        | "ByBlock" >> beam.CoGroupByKey()  # (block, {references: [...], dropped: [...]})
-        | "Block" >> beam.FlatMapTuple(block)
+    return beam.FlatMap(prepare, inputs=inputs).with_outputs(
+        "pixels", "rejected", "summaries", main="references"
     )
 
 
+def _without(
+    group: tuple[int, References], dropped: Mapping[int, Iterable[tuple[int, int]]]
+) -> tuple[int, References]:
+    number, references = group
+    drop = set(dropped[number])
+    keep = [tuple(key) not in drop for key in references.key.tolist()] if drop else ()
+    return number, references.take(np.array(keep, bool)) if drop else references
+
+
 def _plan(
-    blocks: beam.PCollection[tuple[int, References]],
+    kept: beam.PCollection[tuple[int, References]],
     rejected: beam.PCollection[Rejected],
     inputs: AsSingleton,
     options: BuildOptions,
 ) -> tuple[beam.PCollection[Plan], beam.PCollection[tuple[int, BlockStarts]], AsSingleton]:
-    """The plan, each block's starts and the vocabularies."""
+    """The plan, each group's starts and the vocabularies."""
     vocabularies = AsSingleton(
-        blocks
+        kept
         | "Values" >> beam.MapTuple(lambda _, references: _values(references))
         | "Vocabularies" >> beam.CombineGlobally(_union)
         | "SortValues" >> beam.Map(lambda sets: {name: sorted(sets[name]) for name in sets})
@@ -224,7 +217,7 @@ def _plan(
         yield from (TaggedOutput("starts", each) for each in starts.items())
 
     outputs = (
-        blocks
+        kept
         | "Census" >> beam.Map(_census, vocabularies=vocabularies)
         | "AllCensuses" >> beam.combiners.ToList()
         | "Plan"
@@ -263,40 +256,45 @@ def check_rejections(
         raise BuildError(f"all {inputs:,} inputs are bad; nothing was published:{listing}")
 
 
-def _census(block: tuple[int, References], vocabularies: Vocabularies) -> Census:
-    number, references = block
+def _census(group: tuple[int, References], vocabularies: Vocabularies) -> Census:
+    number, references = group
     _, layout = references.recoded(vocabularies).categories[LAYOUT]
     return Census.of(
         number,
         group=references.group,
         layout=layout,
-        size_bytes=int(references.length.sum()),
+        size_bytes=int(references.location["length"].sum(dtype=np.int64)),
     )
 
 
 def _deal(
-    block: tuple[int, Mapping[str, Any]], plan: Plan, vocabularies: Vocabularies
-) -> Iterator[tuple[Shard, References]]:
-    _, joined = block
-    [references], [starts] = joined["references"], joined["starts"]
+    group: tuple[int, References],
+    plan: Plan,
+    starts: Mapping[int, Iterable[BlockStarts]],
+    vocabularies: Vocabularies,
+) -> Iterator[tuple[Shard, bytes]]:
+    number, references = group
+    if not len(references):
+        return
+    [own] = starts[number]
     _, layout = references.recoded(vocabularies).categories[LAYOUT]
-    split, shard = assign(plan, starts, group=references.group, layout=layout)
-    light = replace(references, categories={})
+    split, shard = assign(plan, own, group=references.group, layout=layout)
+    locations = references.ordered_locations()
     order = np.lexsort((shard, split))
     places = np.stack([split[order], shard[order]], axis=1)
     firsts = np.flatnonzero(np.any(places[1:] != places[:-1], axis=1)) + 1
     for rows in np.split(order, firsts):
-        yield (int(split[rows[0]]), int(shard[rows[0]])), light.take(rows)
+        yield (int(split[rows[0]]), int(shard[rows[0]])), locations[rows].tobytes()
 
 
-def _every_shard(plan: Plan) -> Iterator[tuple[Shard, None]]:
+def _every_shard(plan: Plan) -> Iterator[tuple[Shard, bytes]]:
     for split, count in enumerate(plan.shards.tolist()):
         for number in range(count):
-            yield (split, number), None
+            yield (split, number), b""
 
 
 def _write_shard(
-    shard: tuple[Shard, Iterable[References | None]],
+    shard: tuple[Shard, Iterable[bytes]],
     *,
     writer: ShardWriter,
     plan: Plan,
@@ -307,7 +305,7 @@ def _write_shard(
         plan.split_names[split],
         number,
         int(plan.shards[split]),
-        [part for part in parts if part is not None],
+        np.frombuffer(b"".join(parts), ORDERED_LOCATION),
         vocabularies,
     )
 
@@ -335,13 +333,3 @@ def _count_and_example(parts: Iterable[tuple[int, str]]) -> tuple[int, str]:
 def _sum_pairs(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:
     summed = np.array([(0, 0), *pairs]).sum(axis=0)
     return int(summed[0]), int(summed[1])
-
-
-def _summary(chunk: PreparedChunk) -> ChunkSummary:
-    return ChunkSummary(
-        number=chunk.number,
-        inputs=chunk.inputs,
-        quarantined=dict(Counter(each.reason for each in chunk.rejected)),
-        clipped_boxes=chunk.clipped_boxes,
-        fingerprint=chunk.fingerprint,
-    )

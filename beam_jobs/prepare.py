@@ -10,16 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
-import numpy.typing as npt
 import PIL
 from apache_beam.io.filesystems import FileSystems
 
 from beam_jobs import files
 from beam_jobs.image import ImageOptions, StoredImage, store_image
-from beam_jobs.prepared import RECORDS, SIDECAR, PreparedChunk, Rejected
-from beam_jobs.references import References, encode_values, hash_words
+from beam_jobs.prepared import SIDECAR, PreparedChunk, Rejected, chunk_path, records_path
+from beam_jobs.references import LOCATION, References, encode_values, hash_words
 from beam_jobs.rejection import Reason, RejectionError
 from beam_jobs.row import Row
 from schemas import __version__
@@ -54,115 +52,60 @@ class ChunkPreparer:
     def prepare(self, number: int, serialized_rows: Iterable[bytes]) -> PreparedChunk:
         """Prepares one chunk, or finds it prepared already."""
         lines = sorted(serialized_rows)
-        path = files.join(self.directory, f"{number:07d}-{self._digest(lines)}")
-        if files.exists(path + SIDECAR):
-            chunk = PreparedChunk.from_bytes(files.read(path + SIDECAR))
-            if _is_fresh(chunk, path + SIDECAR):
+        digest = self._digest(lines)
+        sidecar = chunk_path(self.directory, number, digest) + SIDECAR
+        if files.exists(sidecar):
+            chunk = PreparedChunk.from_bytes(files.read(sidecar))
+            if _is_fresh(chunk, sidecar):
                 return chunk
-        with files.create(path + RECORDS) as output:
-            writer = _ChunkWriter(self, number, path + RECORDS)
-            for row in _unique([Row.from_bytes(line) for line in lines]):
+        with files.create(records_path(self.directory, number, digest)) as output:
+            writer = _ChunkWriter(self, number, digest)
+            for row in unique_rows([Row.from_bytes(line) for line in lines]):
                 output.write(writer.record(row))
         chunk = writer.finish()
-        files.write(path + SIDECAR, chunk.to_bytes())
+        files.write(sidecar, chunk.to_bytes())
         return chunk
 
-    def _digest(self, lines: Sequence[bytes]) -> str:
+    def _digest(self, lines: Sequence[bytes]) -> bytes:
         made_by = [__version__, PIL.__version__, asdict(self.image), self.seed]
         made_by.append([asdict(label) for label in self.labels])
         digest = hashlib.sha256(json.dumps(made_by).encode())
         for line in lines:
             digest.update(len(line).to_bytes(8, "little") + line)
-        return digest.hexdigest()[:32]
+        return digest.digest()[:16]
 
 
-class PrepareChunk(beam.DoFn):
-    """(chunk, rows) to one PreparedChunk."""
-
-    def __init__(self, preparer: ChunkPreparer) -> None:
-        self._preparer = preparer
-
-    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[PreparedChunk]:
-        yield self._preparer.prepare(*element)
-
-
-def pretend_chunk(
-    number: int,
-    serialized_rows: Iterable[bytes],
-    *,
-    labels: Sequence[Label],
-    image: ImageOptions,
-    seed: int,
-) -> PreparedChunk:
-    """What `ChunkPreparer.prepare` would find if every image were good, without reading one."""
-    rows = list(_unique([Row.from_bytes(line) for line in serialized_rows]))
-    good = [row for row in rows if row.problem is None]
-    references = _references(
-        good,
-        [hash_words(row.id, seed=seed) for row in good],
-        np.zeros(len(good), np.int64),
-        np.full(len(good), image.typical_bytes, np.int64),
-        path="",
-        labels=labels,
-    )
-    return PreparedChunk(
-        number=number,
-        references=references,
-        ids=(),
-        pixels=np.zeros((0, 2), np.uint64),
-        truth=np.zeros(0, np.uint64),
-        rejected=tuple(
-            Rejected(
-                word=0,
-                file="",
-                offset=0,
-                length=0,
-                reason=row.problem[0],
-                id=row.id,
-                message=row.problem[1],
-            )
-            for row in rows
-            if row.problem
-        ),
-        clipped_boxes=0,
-        fingerprint="",
-        source_sizes={},
-    )
-
-
-def _references(
+def make_references(
     rows: Sequence[Row],
-    keys: Sequence[tuple[int, int]],
-    offsets: npt.ArrayLike,
-    lengths: npt.ArrayLike,
     *,
-    path: str,
+    keys: Sequence[tuple[int, int]],
+    locations: Sequence[tuple[int, bytes, int, int]],
     labels: Sequence[Label],
 ) -> References:
+    """References to the records of these rows; locations are (chunk, digest, offset, length)."""
     return References(
         key=np.array(keys, np.uint64).reshape(-1, 2),
         group=np.array([hash_words(r.group)[0] if r.group else 0 for r in rows], np.uint64),
-        file=np.zeros(len(rows), np.int32),
-        offset=np.asarray(offsets, np.int64),
-        length=np.asarray(lengths, np.int64),
+        location=np.array(locations, LOCATION),
         categories={
             name: encode_values([row.categories[name] for row in rows])
             for name in categories(labels)
         },
-        files=(path,),
     )
 
 
 class _ChunkWriter:
     """Collects what is known of a chunk's records while they are written one after the other."""
 
-    def __init__(self, preparer: ChunkPreparer, number: int, path: str) -> None:
+    def __init__(self, preparer: ChunkPreparer, number: int, digest: bytes) -> None:
         self._preparer = preparer
         self._features = staged_features(preparer.labels)
         self._number = number
-        self._path = path
+        self._digest = digest
         self._end = 0
-        self._accepted: list[tuple[Row, tuple[int, int], int, int]] = []
+        self._accepted: list[Row] = []
+        self._keys: list[tuple[int, int]] = []
+        self._locations: list[tuple[int, bytes, int, int]] = []
         self._pixels: list[tuple[int, int]] = []
         self._rejected: list[Rejected] = []
         self._clipped_boxes = 0
@@ -187,7 +130,7 @@ class _ChunkWriter:
             self._rejected.append(
                 Rejected(
                     word=hash_words(row.id, seed=self._preparer.seed)[0],
-                    file=self._path,
+                    file=records_path(self._preparer.directory, self._number, self._digest),
                     offset=offset,
                     length=len(framed),
                     reason=error.reason.value,
@@ -199,8 +142,9 @@ class _ChunkWriter:
         framed = frame(encode_example(self._features, _values(row, image)))
         self._end += len(framed)
         self._clipped_boxes += image.clipped_boxes
-        key = hash_words(row.id, seed=self._preparer.seed)
-        self._accepted.append((row, key, offset, len(framed)))
+        self._accepted.append(row)
+        self._keys.append(hash_words(row.id, seed=self._preparer.seed))
+        self._locations.append((self._number, self._digest, offset, len(framed)))
         shape = f"{image.full_size} {image.pixels.mode}".encode()
         self._pixels.append(hash_words(shape + image.pixels.tobytes()))
         return framed
@@ -239,21 +183,18 @@ class _ChunkWriter:
             raise RejectionError(Reason.FAILED, f"preparing failed: {error!r}") from error
 
     def finish(self) -> PreparedChunk:
-        rows = [row for row, *_ in self._accepted]
-        references = _references(
-            rows,
-            [key for _, key, _, _ in self._accepted],
-            [offset for *_, offset, _ in self._accepted],
-            [length for *_, length in self._accepted],
-            path=self._path,
+        references = make_references(
+            self._accepted,
+            keys=self._keys,
+            locations=self._locations,
             labels=self._preparer.labels,
         )
         return PreparedChunk(
             number=self._number,
             references=references,
-            ids=tuple(row.id for row in rows),
+            ids=tuple(row.id for row in self._accepted),
             pixels=np.array(self._pixels, np.uint64).reshape(-1, 2),
-            truth=np.array([_truth(row) for row in rows], np.uint64),
+            truth=np.array([_truth(row) for row in self._accepted], np.uint64),
             rejected=tuple(self._rejected),
             clipped_boxes=self._clipped_boxes,
             fingerprint=self._fingerprint.hexdigest(),
@@ -261,7 +202,7 @@ class _ChunkWriter:
         )
 
 
-def _unique(rows: list[Row]) -> Iterator[Row]:
+def unique_rows(rows: list[Row]) -> Iterator[Row]:
     """Rows in a fixed order; of rows with one id all but the first become bad."""
     seen: dict[str, str] = {}
     for row in sorted(rows, key=lambda row: (row.id, row.problem is not None, row.to_bytes())):

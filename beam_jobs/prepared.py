@@ -8,10 +8,20 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from beam_jobs import files
 from beam_jobs.references import References
 
-RECORDS = ".tfrecord"
 SIDECAR = ".npz"
+
+
+def chunk_path(directory: str, number: int, digest: bytes) -> str:
+    """Path of a chunk's staging files without their suffix; `digest` has 16 bytes."""
+    return files.join(directory, f"{number:07d}-{digest.hex()}")
+
+
+def records_path(directory: str, number: int, digest: bytes) -> str:
+    """Path of the staging file with a chunk's records."""
+    return chunk_path(directory, number, digest) + ".tfrecord"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,22 +73,22 @@ class PreparedChunk:
         text = {
             "number": self.number,
             "ids": self.ids,
-            "files": references.files,
             "vocabularies": {name: values for name, (values, _) in references.categories.items()},
             "rejected": [vars(each) for each in self.rejected],
             "clipped_boxes": self.clipped_boxes,
             "fingerprint": self.fingerprint,
             "source_sizes": self.source_sizes,
         }
-        arrays = {f"reference/{name}": getattr(references, name) for name in _REFERENCE_ARRAYS}
-        arrays |= {f"category/{name}": codes for name, (_, codes) in references.categories.items()}
         buffer = io.BytesIO()
         np.savez(
             buffer,
             text=np.frombuffer(json.dumps(text).encode(), np.uint8),
             pixels=self.pixels,
             truth=self.truth,
-            **arrays,
+            key=references.key,
+            group=references.group,
+            location=references.location,
+            **{f"category/{name}": codes for name, (_, codes) in references.categories.items()},
         )
         return buffer.getvalue()
 
@@ -90,12 +100,13 @@ class PreparedChunk:
             vocabularies = text.pop("vocabularies")
             return cls(
                 references=References(
-                    **{name: arrays[f"reference/{name}"] for name in _REFERENCE_ARRAYS},
+                    key=arrays["key"],
+                    group=arrays["group"],
+                    location=arrays["location"],
                     categories={
                         name: (tuple(values), arrays[f"category/{name}"])
                         for name, values in vocabularies.items()
                     },
-                    files=tuple(text.pop("files")),
                 ),
                 ids=tuple(text.pop("ids")),
                 pixels=arrays["pixels"],
@@ -103,6 +114,3 @@ class PreparedChunk:
                 rejected=tuple(Rejected(**each) for each in text.pop("rejected")),
                 **text,
             )
-
-
-_REFERENCE_ARRAYS = ("key", "group", "file", "offset", "length")

@@ -4,13 +4,14 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from beam_jobs import files
 from beam_jobs.output import begun_name, dataset_files
+from beam_jobs.prepared import PreparedChunk
 from beam_jobs.write import WrittenShard
 from schemas import __version__
 from schemas.manifest import (
@@ -37,6 +38,17 @@ class ChunkSummary:
     quarantined: Mapping[str, int]
     clipped_boxes: int
     fingerprint: str
+
+    @classmethod
+    def of(cls, chunk: PreparedChunk) -> Self:
+        """Summary of a prepared chunk."""
+        return cls(
+            number=chunk.number,
+            inputs=chunk.inputs,
+            quarantined=dict(Counter(each.reason for each in chunk.rejected)),
+            clipped_boxes=chunk.clipped_boxes,
+            fingerprint=chunk.fingerprint,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Light references to prepared records: columns of some 50 bytes a record, never image bytes."""
+"""Light references to prepared records: columns of some 60 bytes a record, never image bytes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +8,12 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
+# Where a record's frame lies: chunk and digest name its staging file, see `prepared.records_path`.
+LOCATION = np.dtype(
+    [("chunk", "<u4"), ("digest", "V16"), ("offset", "<u8"), ("length", "<u4")],
+)
+# A location with the number that orders it within its shard.
+ORDERED_LOCATION = np.dtype([("order", "<u8"), ("location", LOCATION)])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -19,33 +24,27 @@ class References:
       key: uint64 [n, 2], hash of the id: the first word orders records within a layout, the
         second within a shard.
       group: uint64, hash of the group; 0 for none.
-      file: int32, position in `files` of the staging file that holds the record.
-      offset, length: int64, the record's frame in that file, in bytes.
+      location: LOCATION, where the record was staged.
       categories: name to (vocabulary, int32 positions in it).
-      files: paths of staging files.
     """
 
     key: npt.NDArray[np.uint64]
     group: npt.NDArray[np.uint64]
-    file: npt.NDArray[np.int32]
-    offset: IntArray
-    length: IntArray
+    location: npt.NDArray[Any]
     categories: Mapping[str, tuple[tuple[str, ...], npt.NDArray[np.int32]]]
-    files: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(self.key)
 
     def take(self, rows: npt.NDArray[Any]) -> Self:
         """The given rows (positions or a mask), in that order."""
-        used, file = np.unique(self.file[rows], return_inverse=True)
         return type(self)(
-            **{name: getattr(self, name)[rows] for name in _ARRAYS},
-            file=file.astype(np.int32),
+            key=self.key[rows],
+            group=self.group[rows],
+            location=self.location[rows],
             categories={
                 name: (values, codes[rows]) for name, (values, codes) in self.categories.items()
             },
-            files=tuple(self.files[number] for number in used.tolist()),
         )
 
     def recoded(self, vocabularies: Mapping[str, Sequence[str]]) -> Self:
@@ -61,17 +60,15 @@ class References:
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
         """All rows of all parts, sorted by key."""
-        file_starts = np.cumsum([0, *(len(part.files) for part in parts[:-1])])
         vocabularies = {
             name: sorted({value for part in parts for value in part.categories[name][0]})
             for name in parts[0].categories
         }
         recoded = [part.recoded(vocabularies) for part in parts]
         merged = cls(
-            **{name: np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS},
-            file=np.concatenate(
-                [part.file + start for part, start in zip(parts, file_starts, strict=True)]
-            ).astype(np.int32),
+            key=np.concatenate([part.key for part in parts]),
+            group=np.concatenate([part.group for part in parts]),
+            location=np.concatenate([part.location for part in parts]),
             categories={
                 name: (
                     tuple(values),
@@ -79,24 +76,26 @@ class References:
                 )
                 for name, values in vocabularies.items()
             },
-            files=tuple(path for part in parts for path in part.files),
         )
         return merged.take(np.lexsort((merged.key[:, 1], merged.key[:, 0])))
+
+    def ordered_locations(self) -> npt.NDArray[Any]:
+        """ORDERED_LOCATION of each record: all that the writer of a shard needs."""
+        ordered = np.empty(len(self), ORDERED_LOCATION)
+        ordered["order"] = self.key[:, 1]
+        ordered["location"] = self.location
+        return ordered
 
 
 def encode_values(values: Sequence[str]) -> tuple[tuple[str, ...], npt.NDArray[np.int32]]:
     """A category column of these values: its vocabulary, sorted, and int32 positions in it."""
     vocabulary = tuple(sorted(set(values)))
-    position = {value: number for number, value in enumerate(vocabulary)}
-    return vocabulary, np.array([position[value] for value in values], np.int32)
+    return vocabulary, _recode(values, vocabulary)
 
 
 def _recode(values: Sequence[str], vocabulary: Sequence[str]) -> npt.NDArray[np.int32]:
     position = {value: number for number, value in enumerate(vocabulary)}
     return np.array([position[value] for value in values], np.int32)
-
-
-_ARRAYS = ("key", "group", "offset", "length")
 
 
 def hash_words(text: str | bytes, *, seed: int = 0) -> tuple[int, int]:

@@ -80,7 +80,7 @@ def _deal_lines(
         ("layouts", f"{len(layouts):,}, {single:,} of them with a single receipt"),
         ("commonest", f"{layouts[most]}: {totals[most]:,}"),
         ("rarest", f"{layouts[least]}: {totals[least]:,}"),
-        ("fairness", f"no layout is off its fair share of a shard by more than {largest:.2f}"),
+        ("fairness", f"at most {largest:.6g} of a record off a layout's fair share, in any shard"),
     ]
 
 

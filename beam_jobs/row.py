@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Self
 
@@ -40,7 +40,7 @@ class Row:
 
     def to_bytes(self) -> bytes:
         """Canonical form: equal rows give equal bytes."""
-        return json.dumps(asdict(self), sort_keys=True, ensure_ascii=False).encode()
+        return json.dumps(vars(self), sort_keys=True, ensure_ascii=False).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -88,7 +88,12 @@ def make_row(
             labels={name: value for name, value in values.items() if name not in names},
             boxes=parse_boxes(boxes),
         )
-        row.to_bytes()  # raises where a text is no Unicode
+        "".join((id_, uri, row.group, *row.categories.values())).encode()
+        for text in (
+            *(str(value) for value in row.labels.values()),
+            *(box[4] for box in row.boxes),
+        ):
+            text.encode()
         return row
     except UnicodeEncodeError as error:
         return rejected_row(source, Reason.BAD_ROW, f"not Unicode: {error}", id_=id_, uri=uri)

@@ -8,12 +8,13 @@ from typing import Any
 import apache_beam as beam
 import google_crc32c
 import numpy as np
+import numpy.typing as npt
 
 from beam_jobs import files
 from beam_jobs.deduplicate import Duplicate
 from beam_jobs.prepare import staged_features
-from beam_jobs.prepared import Rejected
-from beam_jobs.references import References, hash_words
+from beam_jobs.prepared import Rejected, records_path
+from beam_jobs.references import hash_words
 from schemas.example import decode_example, encode_example
 from schemas.index import RecordIndex
 from schemas.manifest import Shard, index_name, shard_name
@@ -40,11 +41,12 @@ class WrittenShard:
 
 @dataclass(frozen=True, kw_only=True)
 class ShardWriter:
-    """Writes shards into a directory.
+    """Writes shards into `directory`, from the records in the staging directory `prepared`.
 
     A record that was staged gets the category ids, which are known only now, and is encoded anew.
     """
 
+    prepared: str
     directory: str
     labels: tuple[Label, ...]
 
@@ -53,10 +55,18 @@ class ShardWriter:
         split: str,
         number: int,
         count: int,
-        parts: Sequence[References],
+        locations: npt.NDArray[Any],
         vocabularies: Vocabularies,
     ) -> WrittenShard:
-        """Writes shard `number` of `count` and its index, records in the order of their keys."""
+        """Writes shard `number` of `count` and its index.
+
+        Args:
+          split: the shard's split.
+          number: the shard's position in it.
+          count: shards of the split.
+          locations: ORDERED_LOCATION of each record, in no order.
+          vocabularies: category name to its values.
+        """
         names = categories(self.labels)
         staged, features = staged_features(self.labels), receipt_features(self.labels)
         position = {
@@ -66,7 +76,7 @@ class ShardWriter:
         summary = RecordSummary()
         crc = google_crc32c.Checksum()
         offset = 0
-        ranges = _in_shard_order(parts)
+        ranges = self._ranges(locations)
         name = shard_name(split, number, count)
         with files.create(files.join(self.directory, name)) as output:
             for (_, start, _), framed in zip(ranges, files.read_ranges(ranges), strict=True):
@@ -111,19 +121,13 @@ class ShardWriter:
             summary=summary,
         )
 
-
-def _in_shard_order(parts: Sequence[References]) -> list[tuple[str, int, int]]:
-    """(path, offset, length) of each record, by the second word of its key: layouts are mixed."""
-    if not parts:
-        return []
-    records = References.concatenate(parts)
-    records = records.take(np.lexsort((records.key[:, 0], records.key[:, 1])))
-    return [
-        (records.files[file], offset, length)
-        for file, offset, length in zip(
-            records.file.tolist(), records.offset.tolist(), records.length.tolist(), strict=True
-        )
-    ]
+    def _ranges(self, locations: npt.NDArray[Any]) -> list[tuple[str, int, int]]:
+        """(path, offset, length) of each record, in the order that mixes the layouts."""
+        ordered = np.sort(locations, order="order", kind="stable")["location"]
+        return [
+            (records_path(self.prepared, chunk, digest), offset, length)
+            for chunk, digest, offset, length in ordered.tolist()
+        ]
 
 
 class WriteQuarantine(beam.PTransform):

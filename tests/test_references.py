@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("apache_beam")
 
-from beam_jobs.references import References, encode_values, hash_words
+from beam_jobs.references import LOCATION, References, encode_values, hash_words
 
 
 @dataclass(frozen=True, order=True)
@@ -19,7 +19,8 @@ class Plain:
 
     key: tuple[int, int]
     group: int
-    path: str
+    chunk: int
+    digest: bytes
     offset: int
     length: int
     layout: str
@@ -29,7 +30,8 @@ PLAIN = st.builds(
     Plain,
     key=st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1)),
     group=st.integers(0, 2**64 - 1),
-    path=st.sampled_from(["a", "b", "c"]),
+    chunk=st.integers(0, 3),
+    digest=st.binary(min_size=16, max_size=16),
     offset=st.integers(0, 2**40),
     length=st.integers(16, 2**31),
     layout=st.sampled_from(["kiosk", "bäcker", "zoo"]),
@@ -38,35 +40,24 @@ PARTS = st.lists(st.lists(PLAIN, max_size=5), min_size=1, max_size=4)
 
 
 def columns(rows: Sequence[Plain]) -> References:
-    files, file = encode_values([row.path for row in rows])
     return References(
         key=np.array([row.key for row in rows], np.uint64).reshape(-1, 2),
         group=np.array([row.group for row in rows], np.uint64),
-        file=file,
-        offset=np.array([row.offset for row in rows], np.int64),
-        length=np.array([row.length for row in rows], np.int64),
+        location=np.array(
+            [(row.chunk, row.digest, row.offset, row.length) for row in rows], LOCATION
+        ),
         categories={"layout": encode_values([row.layout for row in rows])},
-        files=files,
     )
 
 
 def rows_of(references: References) -> list[Plain]:
     values, codes = references.categories["layout"]
     return [
-        Plain(
-            key=(int(key[0]), int(key[1])),
-            group=int(group),
-            path=references.files[file],
-            offset=int(offset),
-            length=int(length),
-            layout=values[code],
-        )
-        for key, group, file, offset, length, code in zip(
+        Plain((int(key[0]), int(key[1])), int(group), *location, values[code])
+        for key, group, location, code in zip(
             references.key,
             references.group,
-            references.file,
-            references.offset,
-            references.length,
+            references.location.tolist(),
             codes,
             strict=True,
         )
@@ -90,7 +81,6 @@ def test_take_gives_rows_in_the_order_asked_for(rows: list[Plain], data: st.Data
     positions = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=8))
     taken = columns(rows).take(np.array(positions, np.int64))
     assert rows_of(taken) == [rows[position] for position in positions]
-    assert set(taken.files) == {rows[position].path for position in positions}
 
 
 @given(st.lists(PLAIN, min_size=1, max_size=8), st.data())
@@ -103,6 +93,16 @@ def test_take_understands_a_mask(rows: list[Plain], data: st.DataObject) -> None
 
 @given(st.lists(PLAIN, min_size=1, max_size=8))
 @settings(deadline=None, max_examples=30)
+def test_ordered_locations_carry_the_second_word(rows: list[Plain]) -> None:
+    ordered = columns(rows).ordered_locations()
+    assert ordered["order"].tolist() == [row.key[1] for row in rows]
+    assert ordered["location"].tolist() == [
+        (row.chunk, row.digest, row.offset, row.length) for row in rows
+    ]
+
+
+@given(st.lists(PLAIN, min_size=1, max_size=8))
+@settings(deadline=None, max_examples=30)
 def test_recoding_keeps_the_values(rows: list[Plain]) -> None:
     vocabulary = ["zoo", "unused", "kiosk", "bäcker"]
     recoded = columns(rows).recoded({"layout": vocabulary})
@@ -111,7 +111,7 @@ def test_recoding_keeps_the_values(rows: list[Plain]) -> None:
 
 
 def test_recoding_needs_every_value() -> None:
-    row = Plain(key=(1, 2), group=0, path="a", offset=0, length=16, layout="kiosk")
+    row = Plain((1, 2), 0, 3, bytes(16), 0, 16, "kiosk")
     with pytest.raises(KeyError, match="kiosk"):
         columns([row]).recoded({"layout": ["zoo"]})
 

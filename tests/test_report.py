@@ -61,7 +61,7 @@ def test_summary() -> None:
         "  layouts      3, 1 of them with a single receipt\n"
         "  commonest    shop0: 10,000\n"
         "  rarest       shop2: 1\n"
-        "  fairness     no layout is off its fair share of a shard by more than 0.75\n"
+        "  fairness     at most 0.75 of a record off a layout's fair share, in any shard\n"
     )
 
 
@@ -70,7 +70,7 @@ def test_a_summary_says_nothing_of_what_did_not_happen() -> None:
     text = summary(manifest(counts, {"train": (2, (12, 8))}, train=1.0), "out")
     assert "  duplicates   0\n" in text
     assert "  quarantined  0\n" in text
-    assert "by more than 0.00\n" in text
+    assert "at most 0 of a record off" in text
     for word in ("clipped", "with other labels", "warning"):
         assert word not in text
 
@@ -93,7 +93,7 @@ def test_a_plan() -> None:
         "  layouts        2, 0 of them with a single receipt\n"
         "  commonest      kiosk: 900\n"
         "  rarest         zoo: 100\n"
-        "  fairness       no layout is off its fair share of a shard by more than 0.00\n"
+        "  fairness       at most 0 of a record off a layout's fair share, in any shard\n"
     )
 
 

@@ -1,0 +1,171 @@
+"""Images/s and memory of the build, beside a plain Pillow pool that does the same to each image.
+
+Both run on the same images, on the same number of processes, in alternating rounds; the figure is
+the ratio of the medians. Each build is a whole command, start-up included.
+"""
+
+import argparse
+import io
+import json
+import multiprocessing
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import PIL
+import psutil
+from PIL import Image, ImageOps
+
+MAX_SIDE, QUALITY = 1024, 90
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One timed run: seconds, and the highest memory of all its processes together, in bytes."""
+
+    elapsed_s: float
+    peak_bytes: int
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.build_throughput", description=__doc__
+    )
+    parser.add_argument("table", type=Path, help="table of benchmarks.receipts, or a SROIE folder")
+    parser.add_argument("--rounds", type=int, default=3, help="(default: %(default)s)")
+    parser.add_argument("--workers", type=int, default=2, help="(default: %(default)s)")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    known = parser.parse_args(argv)
+    images = image_paths(known.table)
+    with tempfile.TemporaryDirectory(prefix="build-throughput-") as folder:
+        runs: dict[str, list[Run]] = {"pool": [], "build": []}
+        for number in range(known.rounds):
+            print(f"round {number + 1} of {known.rounds}", file=sys.stderr)
+            runs["pool"].append(
+                measured(lambda: run_pool(images, Path(folder) / "pool", known.workers))
+            )
+            runs["build"].append(
+                measured(lambda: run_build(known.table, Path(folder) / "build", known.workers))
+            )
+    figures = summarise(runs, images=len(images))
+    print(
+        f"{len(images):,} images, {known.workers} processes on {multiprocessing.cpu_count()} cores "
+        f"({platform.machine()}), Pillow {PIL.__version__}, long side {MAX_SIDE}, quality {QUALITY}"
+    )
+    for name, figure in figures.items():
+        print(f"  {name:<22} {figure:,.2f}")
+    if known.json:
+        known.json.write_text(json.dumps({"figures": figures, "runs": _plain(runs)}, indent=1))
+    return 0
+
+
+def summarise(runs: dict[str, list[Run]], *, images: int) -> dict[str, float]:
+    """Medians over the rounds, and their ratio."""
+    speed = {
+        name: images / statistics.median(run.elapsed_s for run in each)
+        for name, each in runs.items()
+    }
+    peak = {name: max(run.peak_bytes for run in each) / 1e6 for name, each in runs.items()}
+    return {
+        "pool, images/s": speed["pool"],
+        "build, images/s": speed["build"],
+        "build / pool": speed["build"] / speed["pool"],
+        "pool, peak MB": peak["pool"],
+        "build, peak MB": peak["build"],
+    }
+
+
+def measured(work: Callable[[], None]) -> Run:
+    """Runs `work` and samples the memory (proportional set size) of this process's children."""
+    done = threading.Event()
+    peak = 0
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(0.2):
+            peak = max(peak, children_bytes())
+
+    watcher = threading.Thread(target=watch)
+    started = time.perf_counter()
+    watcher.start()
+    try:
+        work()
+    finally:
+        elapsed_s = time.perf_counter() - started
+        done.set()
+        watcher.join()
+    return Run(elapsed_s=elapsed_s, peak_bytes=peak)
+
+
+def children_bytes() -> int:
+    """Proportional set size of all descendants of this process."""
+    total = 0
+    for child in psutil.Process().children(recursive=True):
+        try:
+            total += child.memory_full_info().pss
+        except psutil.Error:  # it has just ended
+            continue
+    return total
+
+
+def image_paths(table: Path) -> list[Path]:
+    """The images that a table or a SROIE folder names."""
+    if table.is_dir():
+        return sorted((table / "img").iterdir())
+    lines = table.read_text().splitlines()
+    return [table.parent / json.loads(line)["image"] for line in lines]
+
+
+def run_pool(images: Sequence[Path], folder: Path, workers: int) -> None:
+    """What a team writes by hand: a pool that decodes, turns, fits, encodes and saves."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    tasks = [(path, folder / f"{number}.jpg") for number, path in enumerate(images)]
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        for _ in pool.imap_unordered(_convert, tasks, chunksize=8):
+            pass
+
+
+def _convert(task: tuple[Path, Path]) -> None:
+    source, target = task
+    data = source.read_bytes()
+    image: Image.Image = Image.open(io.BytesIO(data))
+    scale = min(1.0, MAX_SIDE / max(image.size))
+    image.draft(None, (round(image.width * scale), round(image.height * scale)))
+    image = ImageOps.exif_transpose(image)
+    image = image.convert("L" if image.mode == "L" else "RGB")
+    image.thumbnail((MAX_SIDE, MAX_SIDE), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=QUALITY)
+    target.write_bytes(buffer.getvalue())
+
+
+def run_build(table: Path, output: Path, workers: int) -> None:
+    """The build as a user runs it."""
+    shutil.rmtree(output, ignore_errors=True)
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "beam_jobs.build", "--input", str(table)),
+            *("--output", str(output), "--max-side", str(MAX_SIDE), "--quality", str(QUALITY)),
+            *("--workers", str(workers), "--quiet", "--max-bad-fraction", "0"),
+        ],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+def _plain(runs: dict[str, list[Run]]) -> dict[str, list[dict[str, float]]]:
+    return {name: [asdict(run) for run in each] for name, each in runs.items()}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

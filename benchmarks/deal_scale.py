@@ -1,0 +1,66 @@
+"""Split and deal of a table of millions of rows with fake references: time, memory, fairness.
+
+Runs the build's own dry run on the table: every row is read, grouped into chunks, split and dealt;
+only the images are not there.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.build_throughput import measured
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.deal_scale", description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000, help="(default: %(default)s)")
+    parser.add_argument("--layouts", type=int, default=20_000, help="(default: %(default)s)")
+    parser.add_argument("--files", type=int, default=16, help="tables (default: %(default)s)")
+    parser.add_argument("--workers", type=int, default=2, help="(default: %(default)s)")
+    known = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory(prefix="deal-scale-") as folder:
+        started = time.perf_counter()
+        write_tables(Path(folder), rows=known.rows, layouts=known.layouts, tables=known.files)
+        print(f"wrote {known.rows:,} rows in {time.perf_counter() - started:.0f} s")
+        command = [
+            *(sys.executable, "-m", "beam_jobs.build", "--dry-run"),
+            *("--input", f"{folder}/rows-*.csv", "--output", f"{folder}/out"),
+            *("--workers", str(known.workers)),
+        ]
+
+        def run_command() -> None:
+            subprocess.run(command, check=True)
+
+        run = measured(run_command)
+    print(
+        f"{known.rows:,} rows, {known.layouts:,} layouts, {known.workers} processes: "
+        f"{run.elapsed_s:.0f} s, {run.peak_bytes / 1e9:.2f} GB, "
+        f"{run.peak_bytes / known.rows:.0f} bytes a row"
+    )
+    return 0
+
+
+def write_tables(folder: Path, *, rows: int, layouts: int, tables: int) -> None:
+    """CSV tables of rows whose layouts follow a long tail (Zipf's law, exponent 1)."""
+    rng = np.random.default_rng(0)
+    weights = 1 / np.arange(1, layouts + 1)
+    edges = np.cumsum(weights / weights.sum())
+    for number, part in enumerate(np.array_split(np.arange(rows), tables)):
+        chosen = np.minimum(np.searchsorted(edges, rng.random(len(part))), layouts - 1)
+        with (folder / f"rows-{number:03d}.csv").open("w") as file:
+            file.write("image,layout\n")
+            file.writelines(
+                f"{row:09d}.jpg,layout-{layout:05d}\n"
+                for row, layout in zip(part.tolist(), chosen.tolist(), strict=True)
+            )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
