@@ -56,10 +56,15 @@ class Duplicate:
     """A record that is left out because another has the same pixels."""
 
     group: int
-    key: tuple[int, int]
+    key: bytes  # of the record, as in its references
     id: str
     duplicate_of: str
     same_labels: bool
+
+    @property
+    def word(self) -> int:
+        """First word of the id's hash."""
+        return int.from_bytes(self.key[:8], "little")
 
 
 class FindDuplicates(beam.PTransform):
@@ -96,7 +101,7 @@ def _duplicates(parts: Iterable[Pixels]) -> Iterator[Duplicate]:
         row, kept = order[place], order[firsts[place]]
         yield Duplicate(
             group=int(group[row]),
-            key=(int(key[row, 0]), int(key[row, 1])),
+            key=key[row].tobytes(),
             id=ids[row],
             duplicate_of=ids[kept],
             same_labels=bool(truth[row] == truth[kept]),

@@ -162,12 +162,14 @@ def _prepare(preparer: ChunkPreparer | ChunkRehearser, inputs: AsSingleton) -> b
 
 
 def _without(
-    group: tuple[int, References], dropped: Mapping[int, Iterable[tuple[int, int]]]
+    group: tuple[int, References], dropped: Mapping[int, Iterable[bytes]]
 ) -> tuple[int, References]:
     number, references = group
     drop = set(dropped[number])
-    keep = [tuple(key) not in drop for key in references.key.tolist()] if drop else ()
-    return number, references.take(np.array(keep, bool)) if drop else references
+    if drop:
+        kept = [key.tobytes() not in drop for key in references.key]
+        references = references.take(np.array(kept, bool))
+    return number, references
 
 
 def _plan(

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
@@ -140,7 +140,6 @@ class WriteQuarantine(beam.PTransform):
     def expand(self, rejected: beam.PCollection[Rejected]) -> beam.PCollection[str]:
         return (
             rejected
-            | "Key" >> beam.Map(lambda each: (each.word, each))  # (word, Rejected)
             | "Files" >> _IntoFiles(_REJECTED_A_FILE)  # ((file, files), [Rejected])
             | "Write" >> beam.FlatMapTuple(self._write)
         )
@@ -173,7 +172,6 @@ class WriteDuplicates(beam.PTransform):
     def expand(self, duplicates: beam.PCollection[Duplicate]) -> beam.PCollection[str]:
         return (
             duplicates
-            | "Key" >> beam.Map(lambda each: (each.key[0], each))  # (word, Duplicate)
             | "Files" >> _IntoFiles(_DUPLICATES_A_FILE)  # ((file, files), [Duplicate])
             | "Write" >> beam.MapTuple(self._write)
         )
@@ -187,23 +185,24 @@ class WriteDuplicates(beam.PTransform):
 
 
 class _IntoFiles(beam.PTransform):
-    """(word, value) to ((file, files), values in a fixed order), about `limit` values a file."""
+    """Values to ((file, files), values in a fixed order), about `limit` values a file."""
 
     def __init__(self, limit: int) -> None:
         super().__init__()
         self._limit = limit
 
-    def expand(self, keyed: beam.PCollection) -> beam.PCollection:
+    def expand(self, values: beam.PCollection) -> beam.PCollection:
         limit = self._limit
-        count = beam.pvalue.AsSingleton(keyed | "Count" >> beam.combiners.Count.Globally())
+        count = beam.pvalue.AsSingleton(values | "Count" >> beam.combiners.Count.Globally())
 
-        def place(pair: tuple[int, Any], count: int) -> tuple[tuple[int, int], Any]:
-            word, value = pair
+        def place(
+            value: Rejected | Duplicate, count: int
+        ) -> tuple[tuple[int, int], Rejected | Duplicate]:
             total = -(-count // limit)
-            return (word * total >> 64, total), value
+            return (value.word * total >> 64, total), value
 
         return (
-            keyed
+            values
             | "Place" >> beam.Map(place, count=count)
             | "Group" >> beam.GroupByKey()
             | "Sort" >> beam.MapTuple(lambda place, values: (place, sorted(values, key=_order)))
@@ -211,7 +210,7 @@ class _IntoFiles(beam.PTransform):
 
 
 def _order(value: Rejected | Duplicate) -> tuple[tuple[int, int], str]:
-    return hash_words(value.id), json.dumps(asdict(value), sort_keys=True)
+    return hash_words(value.id), repr(value)
 
 
 def _json_line(values: Mapping[str, Any]) -> bytes:
