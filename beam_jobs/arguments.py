@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
         choices=["stored", "upright"],
         default=image.box_frame,
         help="boxes are given in the file's own pixels, or in the image as its EXIF orientation "
-        f"shows it (default: {options})",
+        f"shows it; HEIC is always upright (default: {options})",
     )
     group = result.add_argument_group("output")
     group.add_argument("--output", required=True, help="dataset directory")

@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         pipeline_options = beam_options(others)
         FileSystems.set_options(pipeline_options)  # for the files that this process looks at
         options = arguments.build_options(known)
-        workers = known.workers or len(os.sched_getaffinity(0))
+        workers = len(os.sched_getaffinity(0)) if known.workers is None else known.workers
         runner = choose_runner(known.runner, pipeline_options, workers)
         staged_only = _only_staged(pipeline_options)
         if not staged_only and not known.dry_run:

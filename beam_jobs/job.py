@@ -278,9 +278,14 @@ def _deal(
     number, references = group
     if not len(references):
         return
-    [own] = starts[number]
+    found = list(starts[number])
+    if len(found) != 1:
+        raise ValueError(
+            f"group {number} of {len(references)} records was counted {len(found)} times: the "
+            "runner lost or repeated records; run the build again on another runner"
+        )
     _, layout = references.recoded(vocabularies).categories[LAYOUT]
-    split, shard = assign(plan, own, group=references.group, layout=layout)
+    split, shard = assign(plan, found[0], group=references.group, layout=layout)
     locations = references.ordered_locations()
     order = np.lexsort((shard, split))
     places = np.stack([split[order], shard[order]], axis=1)

@@ -70,6 +70,8 @@ def _local_runner(options: PipelineOptions, workers: int) -> PipelineRunner:
             "--direct_running_mode=multi_threading loses records silently (a fault of Beam): "
             "leave it out, and set the number of processes with --workers"
         )
+    if workers < 1:
+        raise RunnerError(f"--workers must be at least 1, got {workers}")
     direct.direct_num_workers = workers
     if workers == 1:
         return fn_runner.FnApiRunner()

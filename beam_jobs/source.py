@@ -47,27 +47,33 @@ class Source:
     columns: Mapping[str, str]
     image_root: str
 
+    def __post_init__(self) -> None:
+        if self.format == "folder" and self.labels:
+            raise ValueError(
+                f"label {self.labels[0].name!r} has no place in a folder of images: give a table "
+                "that names the images and their labels"
+            )
+
     def read(self, pipeline: beam.Pipeline) -> beam.PCollection[Row]:
         """Rows of the source, in no order."""
         match self.format:
             case "folder":
-                matches = pipeline | "Match" >> fileio.MatchFiles(
-                    files.join(_escape(self.path), "**")
-                )
+                matches = pipeline | "Match" >> _match(files.join(_escape(self.path), "**"))
                 return matches | "FolderRow" >> beam.Map(self.folder_row)
             case "sroie":
-                matches = pipeline | "Match" >> fileio.MatchFiles(
-                    files.join(_escape(self.path), "img", "*")
-                )
+                matches = pipeline | "Match" >> _match(files.join(_escape(self.path), "img", "*"))
                 # Each row reads two small files: spread that over the workers.
                 return matches | beam.Reshuffle() | "SroieRow" >> beam.Map(self.sroie_row)
             case "parquet":
                 rows = (
-                    pipeline | "Pattern" >> beam.Create([self.path]) | ReadAllFromParquet()  # dict
+                    pipeline
+                    | "Match" >> _match(self.path)
+                    | "Path" >> beam.Map(lambda table: table.path)
+                    | ReadAllFromParquet()  # dict
                 )
                 return rows | "TableRow" >> beam.Map(lambda row: self.table_row(row, repr(row)))
             case _:
-                matches = pipeline | "Match" >> fileio.MatchFiles(self.path)
+                matches = pipeline | "Match" >> _match(self.path)
                 parse = self.csv_rows if self.format == "csv" else self.jsonl_rows
                 return matches | beam.Reshuffle() | "ReadTable" >> beam.FlatMap(parse)
 
@@ -199,6 +205,11 @@ class Source:
 
     def _column(self, name: str) -> str:
         return self.columns.get(name, name)
+
+
+def _match(pattern: str) -> fileio.MatchFiles:
+    # A job without input says so itself, see beam_jobs.job.
+    return fileio.MatchFiles(pattern, fileio.EmptyMatchTreatment.ALLOW)
 
 
 def _lines(path: str) -> Iterator[str]:

@@ -289,10 +289,14 @@ def test_empty_split_is_written_and_said(tmp_path: Path, build, capsys):
     assert "warning: split validation is empty" in capsys.readouterr().out
 
 
-def test_empty_input_is_an_error(tmp_path: Path, build, capsys):
-    (tmp_path / "t.jsonl").write_text("\n")
-    assert build(tmp_path / "t.jsonl", tmp_path / "out") == 1
-    assert f"no receipts found in {tmp_path / 't.jsonl'}" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    "name", ["empty.jsonl", "gone.jsonl", "gone.csv", "gone.parquet", "folder"]
+)
+def test_empty_input_is_an_error(tmp_path: Path, build, capsys, name: str):
+    (tmp_path / "empty.jsonl").write_text("\n")
+    (tmp_path / "folder").mkdir()
+    assert build(tmp_path / name, tmp_path / "out") == 1
+    assert f"no receipts found in {tmp_path / name}" in capsys.readouterr().err
 
 
 def test_changed_image_is_prepared_again(tmp_path: Path, build):

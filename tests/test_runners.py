@@ -131,6 +131,7 @@ def test_staged_job_refuses_to_replace(dataset: Path, table: Path, capsys, tmp_p
             "Dataflow's workers need tillroll itself: pass --setup_file=./setup.py",
             id="Dataflow without a package",
         ),
+        pytest.param(["--workers=0"], "--workers must be at least 1, got 0", id="no workers"),
         pytest.param(["--runner=SlowRunner"], "SlowRunner", id="no such runner"),
     ],
 )
