@@ -1,6 +1,8 @@
 """The training dataset: elements, shards per pipeline, strategies and errors."""
 
 import collections
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from pipeline.config import InputConfig
 from pipeline.dataset import make_dataset, make_distributed_dataset
 from tests.handmade import BOX, LAYOUTS, write_dataset
 
+ROOT = Path(__file__).parents[1]
 SMALL = InputConfig(height=64, width=64, channels=1, output="features", shuffle_buffer=8)
 
 
@@ -95,16 +98,26 @@ def test_pipelines_are_disjoint_and_together_complete(directory: Path, pipelines
     assert len(set().union(*seen)) == sum(len(each) for each in seen) == 32
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_strategies_get_their_share(directory: Path, replicas: int):
-    devices = [device.name for device in tf.config.list_logical_devices("CPU")]
-    if len(devices) < replicas:
-        pytest.skip("TensorFlow was started with one logical device")
-    strategy = tf.distribute.MirroredStrategy([f"CPU:{number}" for number in range(replicas)])
-    dataset = make_distributed_dataset(strategy, directory, global_batch_size=8, config=SMALL)
-    batch = next(iter(dataset))
-    images = strategy.experimental_local_results(batch["image"])
-    assert [image.shape for image in images] == [(8 // replicas, 64, 64, 1)] * replicas
+@pytest.mark.parametrize("replicas", [1, 2, 4])
+def test_replicas_get_their_share(directory: Path, replicas: int):
+    """In a process of its own: logical devices must be set up before TensorFlow is used."""
+    code = f"""
+import tensorflow as tf
+from pipeline.config import InputConfig
+from pipeline.dataset import make_distributed_dataset
+cpu = tf.config.list_physical_devices("CPU")[0]
+devices = [tf.config.LogicalDeviceConfiguration()] * {replicas}
+tf.config.set_logical_device_configuration(cpu, devices)
+strategy = tf.distribute.MirroredStrategy([f"CPU:{{n}}" for n in range({replicas})])
+config = InputConfig(height=64, width=64, channels=1)
+dataset = make_distributed_dataset(strategy, {str(directory)!r}, global_batch_size=8, config=config)
+images, _ = next(iter(dataset))
+print([tuple(image.shape) for image in strategy.experimental_local_results(images)])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == str([(8 // replicas, 64, 64, 1)] * replicas)
 
 
 @pytest.mark.parametrize(
