@@ -1,10 +1,12 @@
 """Whole files and byte ranges on any file system that Beam knows."""
 
+import os
 import sys
 import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import BinaryIO
 
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadata
@@ -13,6 +15,11 @@ from apache_beam.io.filesystems import FileSystems
 _PARALLEL_READS = 16
 _READ_AHEAD = 64
 _PIECE_BYTES = 1 << 24
+
+
+def is_local(path: str) -> bool:
+    """Whether a path has no scheme."""
+    return "://" not in path
 
 
 def join(directory: str, *names: str) -> str:
@@ -31,6 +38,10 @@ def read_range(path: str, offset: int, length: int) -> bytes:
     Remote files are read through the stream below Beam's buffer: that buffer fetches 16 MB for
     every small read.
     """
+    if is_local(path):
+        with Path(path).open("rb") as local:
+            local.seek(offset)
+            return local.read(min(length, os.fstat(local.fileno()).st_size))
     with _open(path, buffer_bytes=min(length, _PIECE_BYTES)) as file:
         stream = getattr(file, "raw", file)
         stream.seek(offset)
@@ -48,7 +59,11 @@ def read_range(path: str, offset: int, length: int) -> bytes:
 
 
 def read_ranges(ranges: Iterable[tuple[str, int, int]]) -> Iterator[bytes]:
-    """Yields the bytes of each (path, offset, length) in order, reading some ahead in parallel."""
+    """Yields the bytes of each (path, offset, length) in order; remote ones are read ahead."""
+    ranges = list(ranges)
+    if all(is_local(path) for path, _, _ in ranges):
+        yield from (read_range(*each) for each in ranges)
+        return
     with ThreadPoolExecutor(_PARALLEL_READS) as pool:
         pending = []
         for each in ranges:

@@ -9,7 +9,6 @@ from beam_jobs.image import ImageOptions
 from beam_jobs.prepare import make_references, unique_rows
 from beam_jobs.prepared import PreparedChunk, Rejected
 from beam_jobs.references import hash_words
-from beam_jobs.row import Row
 from schemas.receipt import Label
 
 
@@ -23,7 +22,7 @@ class ChunkRehearser:
 
     def prepare(self, number: int, serialized_rows: Iterable[bytes]) -> PreparedChunk:
         """The chunk, with references to records that do not exist."""
-        rows = list(unique_rows([Row.from_bytes(line) for line in serialized_rows]))
+        rows = list(unique_rows(serialized_rows))
         good = [row for row in rows if row.problem is None]
         references = make_references(
             good,

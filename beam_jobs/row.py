@@ -112,7 +112,14 @@ def parse_boxes(raw: Any) -> tuple[Box, ...]:
     try:
         items = json.loads(raw) if isinstance(raw, str | bytes) else raw
         boxes: tuple[Any, ...] = tuple(
-            (*(float(item[side]) for side in _SIDES), _text(item.get("text"))) for item in items
+            (
+                float(item["xmin"]),
+                float(item["ymin"]),
+                float(item["xmax"]),
+                float(item["ymax"]),
+                _text(item.get("text")),
+            )
+            for item in items
         )
     except (
         ValueError,
@@ -127,7 +134,7 @@ def parse_boxes(raw: Any) -> tuple[Box, ...]:
             f"boxes must be a list of objects with {', '.join(_SIDES)} and text: {error!r}",
         ) from error
     for box in boxes:
-        if not all(math.isfinite(side) for side in box[:4]):
+        if not math.isfinite(box[0] + box[1] + box[2] + box[3]):
             raise RejectionError(Reason.BOXES_INVALID, f"box {box} has a side that is not finite")
     return boxes
 

@@ -19,11 +19,11 @@ _FIELDS: dict[Dtype, str] = {
     "int64": "int64_list",
     "float32": "float_list",
 }
-_PYTHON_TYPES: dict[Dtype, type | tuple[type, ...]] = {
-    "bytes": bytes,
-    "string": str,
-    "int64": int,
-    "float32": (float, int),
+_PYTHON_TYPES: dict[Dtype, set[type]] = {
+    "bytes": {bytes},
+    "string": {str},
+    "int64": {int},
+    "float32": {float, int},
 }
 
 
@@ -51,12 +51,12 @@ def encode_example(
         if feature.ragged and (isinstance(value, bytes | str) or not isinstance(value, Sequence)):
             raise ValueError(f"feature {feature.name} takes a sequence of values, got {value!r}")
         items = value if feature.ragged else [value]
-        for item in items:
-            if not isinstance(item, _PYTHON_TYPES[feature.dtype]) or isinstance(item, bool):
-                raise ValueError(
-                    f"feature {feature.name} takes {feature.dtype}, "
-                    f"got {item!r} of type {type(item).__name__}"
-                )
+        if not set(map(type, items)) <= _PYTHON_TYPES[feature.dtype]:
+            wrong = next(item for item in items if type(item) not in _PYTHON_TYPES[feature.dtype])
+            raise ValueError(
+                f"feature {feature.name} takes {feature.dtype}, "
+                f"got {wrong!r} of type {type(wrong).__name__}"
+            )
         if feature.dtype == "string":
             items = [item.encode() for item in items]
         getattr(message.features.feature[feature.name], _FIELDS[feature.dtype]).value.extend(items)

@@ -31,14 +31,18 @@ class FeatureSummary:
 
     def add(self, values: Sequence[Any]) -> None:
         """Counts one record's values."""
-        numbers = [_number(value) for value in values]
+        numbers = values
+        if values and isinstance(values[0], str):
+            numbers = [len(value.encode()) for value in values]
+        elif values and isinstance(values[0], bytes):
+            numbers = [len(value) for value in values]
         self._merge_counts(len(numbers), len(numbers), len(numbers), records=1)
-        for number in numbers:
-            self.sum += number
-            self.sum_of_squares += number * number
-            self.minimum = min(self.minimum, number)
-            self.maximum = max(self.maximum, number)
-            self.zeros += number == 0
+        if numbers:
+            self.sum += math.fsum(numbers)
+            self.sum_of_squares += math.fsum([number * number for number in numbers])
+            self.minimum = min(self.minimum, float(min(numbers)))
+            self.maximum = max(self.maximum, float(max(numbers)))
+            self.zeros += numbers.count(0)
 
     def merge(self, other: Self) -> None:
         """Adds the records that another summary has seen."""
@@ -82,9 +86,3 @@ class RecordSummary:
             for name, summary in part.features.items():
                 total.features.setdefault(name, FeatureSummary()).merge(summary)
         return total
-
-
-def _number(value: bytes | str | float) -> float:
-    if isinstance(value, str):
-        return float(len(value.encode()))
-    return float(len(value)) if isinstance(value, bytes) else float(value)

@@ -20,7 +20,7 @@ from apache_beam.testing.util import assert_that
 from beam_jobs.errors import BuildError
 from beam_jobs.rejection import Reason
 from beam_jobs.row import Row
-from beam_jobs.source import InputFormat, Source
+from beam_jobs.source import InputFormat, Source, _line_blocks
 from schemas.receipt import Label
 
 LABELS = (Label(name="total", type="float"), Label(name="currency", type="category"))
@@ -173,7 +173,8 @@ def test_jsonl(tmp_path: Path, name: str) -> None:
         '{"image": "b.jpg", "id": 7, "layout": 12, "group": 3, "total": "2", "currency": "EUR"}\r\n'
         '{"image": "c.jpg"}',
     )
-    rows = list(source("jsonl", labels=LABELS).jsonl_rows(file))
+    [block] = _line_blocks(file)
+    rows = list(source("jsonl", labels=LABELS).jsonl_rows(block))
     assert rows[:2] == [
         Row(
             id="a.jpg",
@@ -218,7 +219,8 @@ def test_jsonl(tmp_path: Path, name: str) -> None:
 def test_odd_jsonl(tmp_path: Path, line: bytes, reason: Reason) -> None:
     good = b'{"image": "good", "layout": "x"}'
     file = table(tmp_path / "t.jsonl", line + b"\n" + good + b"\n")
-    bad, row = source("jsonl").jsonl_rows(file)
+    [block] = _line_blocks(file)
+    bad, row = source("jsonl").jsonl_rows(block)
     assert row.id == "good"
     assert bad.problem is not None
     assert bad.problem[0] == reason
@@ -232,7 +234,8 @@ def test_the_id_zero_is_an_id() -> None:
 
 
 def test_bad_lines_are_kept_as_they_were(tmp_path: Path) -> None:
-    [bad] = source("jsonl").jsonl_rows(table(tmp_path / "t.jsonl", '{"image": "ä",\n'))
+    [block] = _line_blocks(table(tmp_path / "t.jsonl", '{"image": "ä",\n'))
+    [bad] = source("jsonl").jsonl_rows(block)
     assert bad.source == '{"image": "ä",'
     assert bad.id.startswith("row:")
     assert bad.problem is not None
