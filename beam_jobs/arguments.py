@@ -231,7 +231,8 @@ def _input_format(path: str, name: str) -> InputFormat:
     for suffix, table in ((".csv", "csv"), (".jsonl", "jsonl"), (".parquet", "parquet")):
         if path.removesuffix(".gz").endswith(suffix):
             return table  # type: ignore[return-value]
-    if all(files.exists(files.join(path, name)) for name in ("img", "box", "key")):
+    folders = [files.join(files.escape(path), name, "*") for name in ("img", "box", "key")]
+    if all(files.list_files(folder) for folder in folders):
         return "sroie"
     if FileSystems.get_scheme(path) is None and not Path(path).is_dir():
         raise ValueError(

@@ -5,7 +5,9 @@ import logging
 import os
 import sys
 import time
+import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
@@ -14,7 +16,7 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from beam_jobs import arguments, files, progress, report
 from beam_jobs.errors import BuildError, build_error_in
 from beam_jobs.job import PLAN_NAME, add_build, add_dry_run
-from beam_jobs.output import check_output, is_published, read_manifest
+from beam_jobs.output import check_output, delete_staging, is_published, read_manifest
 from beam_jobs.runner import LOCAL_RUNNERS, beam_options, choose_runner
 
 
@@ -37,12 +39,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         staged_only = _only_staged(pipeline_options)
         if not staged_only and not known.dry_run:
             if is_published(options):
-                files.delete_tree(options.staging)
+                delete_staging(options.staging)
                 print(report.summary(read_manifest(options.output), options.output), end="")
                 return 0
             check_output(options)
     except (ValueError, BuildError) as error:
         parser.error(str(error))
+    if known.dry_run:  # must not touch what an interrupted build has left
+        options = replace(options, output=f"{options.output}.plan-{uuid.uuid4().hex}")
     started = time.monotonic()
     try:
         pipeline = beam.Pipeline(runner=runner, options=pipeline_options)
@@ -53,6 +57,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print("the job was staged, not run")
                 return 0
             result.wait_until_finish()
+        if known.dry_run:
+            outline = json.loads(files.read(files.join(options.staging, PLAN_NAME)))
+            print(report.plan_summary(outline, options.splits, known.output), end="")
+            return 0
     except KeyboardInterrupt:
         print(f"interrupted; the same command resumes from {options.staging}", file=sys.stderr)
         return 1
@@ -61,12 +69,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"error: {message}", file=sys.stderr)
         return 1
+    finally:
+        if known.dry_run:
+            files.delete_tree(options.staging)
     elapsed_s = time.monotonic() - started
-    if known.dry_run:
-        outline = json.loads(files.read(files.join(options.staging, PLAN_NAME)))
-        files.delete_tree(options.staging)
-        print(report.plan_summary(outline, options.splits, options.output), end="")
-        return 0
     manifest = read_manifest(options.output)
     print(report.summary(manifest, options.output), end="")
     print(f"  {elapsed_s:.0f} s, {manifest.counts.inputs / elapsed_s:.1f} images/s")

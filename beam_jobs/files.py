@@ -1,6 +1,7 @@
 """Whole files and byte ranges on any file system that Beam knows."""
 
 import os
+import re
 import sys
 import uuid
 from collections.abc import Iterable, Iterator
@@ -105,6 +106,11 @@ def move(pairs: Iterable[tuple[str, str]]) -> None:
 def exists(path: str) -> bool:
     """Whether a file, or on a file system with folders a folder, is there."""
     return bool(FileSystems.exists(path))
+
+
+def escape(path: str) -> str:
+    """Makes a path match itself as a glob pattern."""
+    return re.sub(r"([*?[])", r"[\1]", path)
 
 
 def list_files(pattern: str) -> list[FileMetadata]:

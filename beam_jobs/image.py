@@ -18,6 +18,7 @@ except ImportError:
     pillow_heif = None
 else:
     pillow_heif.register_heif_opener()
+HEIF_VERSION = pillow_heif.__version__ if pillow_heif else None
 
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "TIFF", "BMP", "GIF", "HEIF")
 _ORIENTATION = 0x0112
@@ -58,7 +59,7 @@ class ImageOptions:
             ("quality", 1, 95),
             ("max_pixels", 1, 2**31),
             ("min_side", 1, 65_500),
-            ("max_input_bytes", 1, 2**40),
+            ("max_input_bytes", 1, 2**30),
         ):
             value = getattr(self, name)
             if not low <= value <= high:
@@ -80,8 +81,8 @@ class ImageOptions:
 class StoredImage:
     """What a record holds of an image; `boxes` are 0…1 of the stored width and height.
 
-    `pixels` is the image as decoded and upright, before it was fitted: equal pixels make a
-    duplicate. A JPEG of more than twice `max_side` is decoded at a reduced scale.
+    `pixels` is the image as decoded and upright, before it was fitted; `full_size` its width and
+    height had it not been decoded at a reduced scale. If it was, `scaled_from` is its file.
     """
 
     encoded: bytes
@@ -93,6 +94,14 @@ class StoredImage:
     clipped_boxes: int
     pixels: Image.Image
     full_size: tuple[int, int]
+    scaled_from: bytes | None
+
+    @property
+    def identity(self) -> bytes:
+        """Equal for duplicates: the pixels, or the file where not all pixels were decoded."""
+        if self.scaled_from is not None:
+            return self.scaled_from
+        return f"{self.full_size} {self.pixels.mode} ".encode() + self.pixels.tobytes()
 
 
 def store_image(data: bytes, boxes: Sequence[Box], options: ImageOptions) -> StoredImage:
@@ -121,6 +130,7 @@ def store_image(data: bytes, boxes: Sequence[Box], options: ImageOptions) -> Sto
             (max(1, round(file_size[0] * scale)), max(1, round(file_size[1] * scale))),
         )
     _load(image, data)
+    scaled = file_format == "JPEG" and image.size != file_size
     converted = in_colour(image, options.channels, profile)
     untouched = (
         file_format == "JPEG"
@@ -148,6 +158,7 @@ def store_image(data: bytes, boxes: Sequence[Box], options: ImageOptions) -> Sto
         clipped_boxes=clipped,
         pixels=pixels,
         full_size=full_size,
+        scaled_from=data if scaled else None,
     )
 
 
@@ -193,6 +204,8 @@ def _load(image: Image.Image, data: bytes) -> None:
 
 
 def _undecodable(error: Exception, what: str) -> RejectionError:
+    if isinstance(error, MemoryError):
+        raise error  # of this machine, not of the image
     early = "truncated" in str(error).lower() or isinstance(error, EOFError)
     return RejectionError(Reason.TRUNCATED if early else Reason.CORRUPT, f"{what}: {error!r}")
 

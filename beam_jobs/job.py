@@ -88,6 +88,7 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     # The plan is the one element; the side inputs are what has to be written before.
     _ = plan | "Publish" >> beam.Map(
         lambda _, **written: publisher.publish(**written),
+        inputs=inputs,
         chunks=AsList(prepared["summaries"]),
         shards=AsList(written),
         duplicates=AsSingleton(

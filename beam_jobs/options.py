@@ -44,6 +44,12 @@ class BuildOptions:
     def __post_init__(self) -> None:
         receipt_features(self.source.labels)
         check_fractions(self.splits)
+        folder = self.source.path.rstrip("/") + "/"
+        if self.source.format in ("folder", "sroie") and self.output.startswith(folder):
+            raise ValueError(
+                f"output {self.output} lies in the input folder, whose files would be taken for "
+                "receipts: choose another place"
+            )
         for name in ("shard_size_mb", "shards_multiple_of"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")

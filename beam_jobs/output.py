@@ -5,6 +5,8 @@ from beam_jobs.errors import BuildError
 from beam_jobs.options import BuildOptions
 from schemas.manifest import COMPLETED, MANIFEST, Manifest, is_dataset_file
 
+_BEGUN = "publishing-"
+
 
 def read_manifest(directory: str) -> Manifest:
     """The manifest of a dataset directory."""
@@ -16,7 +18,15 @@ def begun_name(digest: str) -> str:
 
     It holds the request that the dataset answers.
     """
-    return f"publishing-{digest}"
+    return f"{_BEGUN}{digest}"
+
+
+def delete_staging(staging: str) -> None:
+    """Deletes a staging directory, what tells of a publication last: a kill may come between."""
+    paths = [metadata.path for metadata in files.list_files(files.join(staging, "**"))]
+    if work := [path for path in paths if not path.rpartition("/")[2].startswith(_BEGUN)]:
+        files.delete(work)
+    files.delete_tree(staging)
 
 
 def dataset_files(directory: str) -> list[str]:

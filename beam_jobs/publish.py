@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_jobs import files
-from beam_jobs.output import begun_name, dataset_files
+from beam_jobs.output import begun_name, dataset_files, delete_staging
 from beam_jobs.prepared import PreparedChunk
 from beam_jobs.write import WrittenShard
 from schemas import __version__
@@ -75,6 +75,7 @@ class Publisher:
 
     def publish(
         self,
+        inputs: int,
         chunks: Sequence[ChunkSummary],
         shards: Sequence[WrittenShard],
         duplicates: tuple[int, int],
@@ -84,6 +85,7 @@ class Publisher:
         """Checks the counts, writes the manifest and moves everything into place.
 
         Args:
+          inputs: rows that the source gave.
           chunks: one a prepared chunk.
           shards: all shards of all splits.
           duplicates: how many there are, and how many of them differ in their labels.
@@ -93,6 +95,11 @@ class Publisher:
         Raises:
           ValueError: records were lost, or a shard does not hold what it was dealt.
         """
+        if (known := sum(chunk.inputs for chunk in chunks)) != inputs:
+            raise ValueError(
+                f"the source gave {inputs} rows, but {known} were prepared: the runner lost or "
+                "repeated rows; run the build again on another runner"
+            )
         manifest, statistics = self._describe(chunks, shards, duplicates, vocabularies)
         _check_deal(shards, manifest)
         self._write(MANIFEST, manifest.to_json().encode())
@@ -102,7 +109,7 @@ class Publisher:
         shard_names = [each.shard.name for each in shards]
         names += shard_names + [each.shard.index_name for each in shards]
         self._move_into_place(names, shard_names, manifest.digest)
-        files.delete_tree(self.staging)
+        delete_staging(self.staging)
         return manifest
 
     def _move_into_place(self, names: list[str], shard_names: list[str], digest: str) -> None:
@@ -123,7 +130,9 @@ class Publisher:
             files.write(begun, self.request.encode())
         pairs = [(files.join(self.staged, name), files.join(self.output, name)) for name in names]
         files.move([(source, target) for source, target in pairs if source in staged])
-        files.write(completed, digest.encode() + b"\n")
+        whole = files.join(self.staging, COMPLETED)
+        files.write(whole, digest.encode() + b"\n")
+        files.move([(whole, completed)])
 
     def _describe(
         self,

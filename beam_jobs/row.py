@@ -173,4 +173,6 @@ def _text(raw: Any) -> str:
 
 
 def _absent(raw: Any) -> bool:
-    return raw is None or raw == "" or (isinstance(raw, str) and not raw.strip())
+    if isinstance(raw, str):
+        return not raw.strip()
+    return raw is None or (isinstance(raw, float) and math.isnan(raw))

@@ -7,7 +7,6 @@ which the build quarantines.
 import csv
 import itertools
 import json
-import re
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -61,10 +60,12 @@ class Source:
         """Rows of the source, in no order."""
         match self.format:
             case "folder":
-                matches = pipeline | "Match" >> _match(files.join(_escape(self.path), "**"))
+                matches = pipeline | "Match" >> _match(files.join(files.escape(self.path), "**"))
                 return matches | "FolderRow" >> beam.Map(self.folder_row)
             case "sroie":
-                matches = pipeline | "Match" >> _match(files.join(_escape(self.path), "img", "*"))
+                matches = pipeline | "Match" >> _match(
+                    files.join(files.escape(self.path), "img", "*")
+                )
                 # Each row reads two small files: spread that over the workers.
                 return matches | beam.Reshuffle() | "SroieRow" >> beam.Map(self.sroie_row)
             case "parquet":
@@ -111,12 +112,17 @@ class Source:
                 f"{', '.join(header)}: name the columns with --columns, or fix the header"
             )
         while True:
+            start = reader.line_num + 1
             try:
                 values = next(reader)
             except StopIteration:
                 return
             except csv.Error as error:
-                place = f"{table.path}, line {reader.line_num}"
+                place = f"{table.path}, line {start}"
+                if reader.line_num > start:  # an open quote has swallowed other rows
+                    raise BuildError(
+                        f"{place}: {error}, up to line {reader.line_num}: mend the quotes"
+                    ) from error
                 yield rejected_row(place, Reason.BAD_ROW, f"{place}: {error}")
                 continue
             source = json.dumps(
@@ -131,7 +137,7 @@ class Source:
 
     def jsonl_rows(self, block: bytes) -> Iterator[Row]:
         """Rows of some JSON lines, compressed with zlib; blank lines don't count."""
-        for line in zlib.decompress(block).decode().split("\n"):
+        for line in zlib.decompress(block).decode(errors="surrogateescape").split("\n"):
             text = line.strip()
             if not text:
                 continue
@@ -146,7 +152,9 @@ class Source:
 
     def table_row(self, values: Mapping[str, Any], source: str) -> Row:
         """Row of one table line; `source` is its text, for the quarantine."""
-        if "\ufffd" in source:
+        try:
+            source.encode()
+        except UnicodeEncodeError:
             return rejected_row(source, Reason.BAD_ROW, "the row is not UTF-8")
         image = str(values.get(self._column("image")) or "").strip()
         named = self._column("id") in values
@@ -226,15 +234,15 @@ def _match(pattern: str) -> fileio.MatchFiles:
 def _line_blocks(table: FileMetadata) -> Iterator[bytes]:
     lines = _lines(table.path)
     while block := list(itertools.islice(lines, _BLOCK_LINES)):
-        yield zlib.compress("".join(block).encode(), 1)
+        yield zlib.compress("".join(block).encode(errors="surrogateescape"), 1)
 
 
 def _lines(path: str) -> Iterator[str]:
-    """Lines of a text file, which may be compressed; what is not UTF-8 becomes U+FFFD."""
+    """Lines of a text file, which may be compressed; what is not UTF-8 becomes lone surrogates."""
     with FileSystems.open(path, compression_type=CompressionTypes.AUTO) as file:
         encoding = "utf-8-sig"  # the first line may start with a byte order mark
         for line in iter(file.readline, b""):
-            yield line.decode(encoding, errors="replace")
+            yield line.decode(encoding, errors="surrogateescape")
             encoding = "utf-8"
 
 
@@ -267,11 +275,6 @@ def _text(value: Any) -> str:
 
 def _below(path: str, root: str) -> str:
     return path.removeprefix(root.rstrip("/") + "/")
-
-
-def _escape(path: str) -> str:
-    """Makes a path match itself in a glob pattern."""
-    return re.sub(r"([*?[])", r"[\1]", path)
 
 
 def _is_absolute(path: str) -> bool:

@@ -342,7 +342,9 @@ def _check_whole(
                     f"{manifest.vocabularies[LAYOUT][layout]!r}, its fair share is "
                     f"{expected_row[layout]}",
                 )
-    hashes = np.array([each for part in checks.values() for c in part for each in c.id_hashes])
+    hashes = np.array(
+        [each for part in checks.values() for c in part for each in c.id_hashes], np.uint64
+    )
     if (repeated := len(hashes) - len(np.unique(hashes))) > 0:
         yield Fault(file=path, message=f"{repeated} ids stand in the dataset more than once")
 

@@ -108,6 +108,7 @@ def test_the_format_follows_from_the_name(tmp_path: Path, path: str, format_: st
     (tmp_path / "folder" / "img").mkdir(parents=True)
     for name in ("img", "box", "key"):
         (tmp_path / "scans" / name).mkdir(parents=True)
+        (tmp_path / "scans" / name / "1").touch()
     source = options_of(f"--input={tmp_path / path}").source
     assert source.format == format_
     in_folder = format_ in ("folder", "sroie")

@@ -443,7 +443,7 @@ DAMAGED = {
         ({"quality": 96}, "quality must be 1 to 95, got 96"),
         ({"max_pixels": 0}, f"max_pixels must be 1 to {2**31}, got 0"),
         ({"min_side": 0}, "min_side must be 1 to 65500, got 0"),
-        ({"max_input_bytes": 0}, f"max_input_bytes must be 1 to {2**40}, got 0"),
+        ({"max_input_bytes": 0}, f"max_input_bytes must be 1 to {2**30}, got 0"),
         (
             {"raw_size": (256, 15)},
             "raw_size must be sides of 16 to 16384 pixels, got (256, 15)",

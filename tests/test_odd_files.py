@@ -54,7 +54,8 @@ def test_ends_where_it_should(case: Case, fates):
     if known_by_id or case.fate == "duplicate_id":
         fate, record = fates[case.kind]
     else:  # the row has no id of its own: find it by its text
-        needle = (case.line or b"").decode(errors="replace").strip() or case.name
+        text = (case.line or b"").decode(errors="surrogateescape").strip()
+        needle = text.encode(errors="backslashreplace").decode() or case.name
         [(fate, record)] = [
             (reason, record)
             for reason, record in fates.values()

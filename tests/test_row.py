@@ -120,7 +120,6 @@ def test_a_label_without_a_value(type_: Any, raw: Any) -> None:
         pytest.param("int", -(2**63) - 1, "does not fit 64 bits", id="int_too_small"),
         pytest.param("int", True, "not a number or text", id="int_from_truth"),
         pytest.param("int", math.inf, "", id="int_from_infinity"),
-        pytest.param("int", math.nan, "", id="int_from_nan"),
         pytest.param("float", "9,50", "could not convert", id="float_with_a_comma"),
         pytest.param("float", "nan", "not a finite float32", id="float_nan"),
         pytest.param("float", math.inf, "not a finite float32", id="float_infinite"),
@@ -247,3 +246,22 @@ def test_text_that_is_not_unicode_can_still_be_quarantined(field: str, text: str
     assert row.problem is not None
     assert row.problem[0] == Reason.BAD_ROW
     assert Row.from_bytes(row.to_bytes()).problem == row.problem
+
+
+@pytest.mark.parametrize("name", ["layout", "total"])
+def test_nan_is_no_value(name: str) -> None:
+    """Tables hold NaN where a cell is empty."""
+    values = {"layout": "kiosk", "total": 1.5, name: math.nan}
+    row = make_row(
+        id_="a",
+        uri="a",
+        layout=values["layout"],
+        group=math.nan,
+        raw_labels=values,
+        labels=[Label(name="total", type="float")],
+        source="",
+    )
+    expected = {"layout": Reason.LAYOUT_MISSING, "total": Reason.LABEL_MISSING}
+    assert row.problem is not None
+    assert row.problem[0] == expected[name]
+    assert row.group == ""
