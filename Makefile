@@ -1,4 +1,4 @@
-# Everything a newcomer needs: `make demo` and `make test`. PYTHON must be 3.11 or 3.12.
+# Everything a newcomer needs: `make demo` and `make test`. PYTHON is tested at 3.11.
 PYTHON ?= python3.11
 BIN := .venv/bin
 DEMO := demo
