@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from apache_beam.io.filesystems import FileSystems
 
@@ -225,12 +225,13 @@ def build_options(known: argparse.Namespace) -> BuildOptions:
     )
 
 
-def _input_format(path: str, name: str) -> InputFormat:
+def _input_format(path: str, name: InputFormat | Literal["auto"]) -> InputFormat:
     if name != "auto":
-        return name  # type: ignore[return-value]  # one of argparse's choices
-    for suffix, table in ((".csv", "csv"), (".jsonl", "jsonl"), (".parquet", "parquet")):
-        if path.removesuffix(".gz").endswith(suffix):
-            return table  # type: ignore[return-value]
+        return name
+    tables: tuple[InputFormat, ...] = ("csv", "jsonl", "parquet")
+    for table in tables:
+        if path.removesuffix(".gz").endswith(f".{table}"):
+            return table
     folders = [files.join(files.escape(path), name, "*") for name in ("img", "box", "key")]
     if all(files.list_files(folder) for folder in folders):
         return "sroie"

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from beam_jobs.rejection import Reason, RejectionError
 from beam_jobs.row import Box
 
@@ -16,37 +18,29 @@ def relative_boxes(
         if orientation in EXIF_TRANSPOSED:
             size = size[::-1]
         orientation = 1
-    width, height = size
-    relative, clipped = [], 0
-    for xmin, ymin, xmax, ymax, text in boxes:
-        inside = (max(xmin, 0), max(ymin, 0), min(xmax, width), min(ymax, height))
-        if not (inside[0] < inside[2] and inside[1] < inside[3]):
-            raise RejectionError(
-                Reason.BOX_OUTSIDE,
-                f"box ({xmin:g}, {ymin:g}, {xmax:g}, {ymax:g}) {text!r} has no area inside the "
-                f"image of {width}×{height} pixels",
-            )
-        clipped += inside != (xmin, ymin, xmax, ymax)
-        x0, y0, x1, y1 = (
-            inside[0] / width,
-            inside[1] / height,
-            inside[2] / width,
-            inside[3] / height,
+    if not boxes:
+        return (), 0
+    given = np.array([box[:4] for box in boxes])
+    ends = np.array([*size, *size], float)
+    inside = given.clip(0, ends)
+    flat = (inside[:, :2] >= inside[:, 2:]).any(axis=1)
+    if flat.any():
+        *corners, text = boxes[int(flat.argmax())]
+        raise RejectionError(
+            Reason.BOX_OUTSIDE,
+            f"box ({', '.join(f'{side:g}' for side in corners)}) {text!r} has no area inside the "
+            f"image of {size[0]}×{size[1]} pixels",
         )
-        match orientation:
-            case 2:
-                x0, x1 = 1 - x1, 1 - x0
-            case 3:
-                x0, y0, x1, y1 = 1 - x1, 1 - y1, 1 - x0, 1 - y0
-            case 4:
-                y0, y1 = 1 - y1, 1 - y0
-            case 5:
-                x0, y0, x1, y1 = y0, x0, y1, x1
-            case 6:
-                x0, y0, x1, y1 = 1 - y1, x0, 1 - y0, x1
-            case 7:
-                x0, y0, x1, y1 = 1 - y1, 1 - x1, 1 - y0, 1 - x0
-            case 8:
-                x0, y0, x1, y1 = y0, 1 - x1, y1, 1 - x0
-        relative.append((x0, y0, x1, y1, text))
-    return tuple(relative), clipped
+    x0, y0, x1, y1 = (inside / ends).T
+    sides = {
+        2: (1 - x1, y0, 1 - x0, y1),
+        3: (1 - x1, 1 - y1, 1 - x0, 1 - y0),
+        4: (x0, 1 - y1, x1, 1 - y0),
+        5: (y0, x0, y1, x1),
+        6: (1 - y1, x0, 1 - y0, x1),
+        7: (1 - y1, 1 - x1, 1 - y0, 1 - x0),
+        8: (y0, 1 - x1, y1, 1 - x0),
+    }.get(orientation, (x0, y0, x1, y1))
+    texts = [box[4] for box in boxes]
+    relative = zip(*(side.tolist() for side in sides), texts, strict=True)
+    return tuple(relative), int((inside != given).any(axis=1).sum())

@@ -15,9 +15,10 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 
 from beam_jobs import arguments, files, progress, report
 from beam_jobs.errors import BuildError, build_error_in
-from beam_jobs.job import PLAN_NAME, add_build, add_dry_run
+from beam_jobs.job import add_build, add_dry_run
 from beam_jobs.output import check_output, delete_staging, is_published, read_manifest
 from beam_jobs.runner import LOCAL_RUNNERS, beam_options, choose_runner
+from beam_jobs.shard_plan import PLAN_NAME
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not staged_only and not known.dry_run:
             if is_published(options):
                 delete_staging(options.staging)
-                print(report.summary(read_manifest(options.output), options.output), end="")
+                print(report.summary(read_manifest(options.output), known.output), end="")
                 return 0
             check_output(options)
     except (ValueError, BuildError) as error:
@@ -74,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             files.delete_tree(options.staging)
     elapsed_s = time.monotonic() - started
     manifest = read_manifest(options.output)
-    print(report.summary(manifest, options.output), end="")
+    print(report.summary(manifest, known.output), end="")
     print(f"  {elapsed_s:.0f} s, {manifest.counts.inputs / elapsed_s:.1f} images/s")
     return 0
 

@@ -88,6 +88,20 @@ class BlockStarts:
     free_rank: IntArray
     rank: IntArray
 
+    def to_bytes(self) -> bytes:
+        """The arrays one after the other."""
+        return b"".join(each.tobytes() for each in (self.layouts, self.free_rank, self.rank))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, splits: int) -> Self:
+        """Inverse of `to_bytes`."""
+        rows = len(data) // (4 + 8 + 8 * splits)
+        return cls(
+            layouts=np.frombuffer(data, np.int32, rows),
+            free_rank=np.frombuffer(data, np.int64, rows, 4 * rows),
+            rank=np.frombuffer(data, np.int64, rows * splits, 12 * rows).reshape(rows, splits),
+        )
+
 
 def make_plan(
     censuses: Sequence[Census],

@@ -2,6 +2,8 @@
 
 import re
 
+TRY_AGAIN = "the runner lost or repeated some; run the build again with --workers 1, or elsewhere"
+
 
 class BuildError(Exception):
     """The build can't go on; the message is for the user."""

@@ -1,5 +1,6 @@
 """Whole files and byte ranges on any file system that Beam knows."""
 
+import logging
 import os
 import re
 import sys
@@ -7,15 +8,29 @@ import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
+from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO
 
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadata
+from apache_beam.io.filesystem import BeamIOError, FileMetadata
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.utils.retry import with_exponential_backoff
 
+from beam_jobs import hadoop
+from beam_jobs.errors import BuildError
+from beam_jobs.stores import S3, BlobStorage, CloudStorage, Store
+
+_TRIES = 6  # about half a minute
 _PARALLEL_READS = 16
 _READ_AHEAD = 64
 _PIECE_BYTES = 1 << 24
+_STORES: dict[str, type[Store]] = {
+    "s3": S3,
+    "gs": CloudStorage,
+    "azfs": BlobStorage,
+    "hdfs": hadoop.Hdfs,
+}
 
 
 def is_local(path: str) -> bool:
@@ -36,14 +51,57 @@ def read(path: str) -> bytes:
 def read_range(path: str, offset: int, length: int) -> bytes:
     """`length` bytes from `offset`; fewer only where the file ends.
 
-    Remote files are read through the stream below Beam's buffer: that buffer fetches 16 MB for
-    every small read.
+    Raises:
+      FileNotFoundError: there is no such file.
+      OSError: the file can't be read.
+      BuildError: the store failed again and again, which says nothing of the file.
     """
-    if is_local(path):
-        with Path(path).open("rb") as local:
-            local.seek(offset)
-            return local.read(min(length, os.fstat(local.fileno()).st_size))
-    with _open(path, buffer_bytes=min(length, _PIECE_BYTES)) as file:
+    try:
+        return (_read_local if is_local(path) else _read_remote)(path, offset, length)
+    except Exception as error:  # each file system raises its own kind of error
+        if not is_local(path) and _may_pass(error):
+            raise BuildError(
+                f"{path} could not be read in {_TRIES} tries: {error!r}; run the same command "
+                "again once its store answers"
+            ) from error
+        if isinstance(error, FileNotFoundError) or _status(error) == HTTPStatus.NOT_FOUND:
+            raise FileNotFoundError(f"{path} does not exist") from error
+        raise OSError(f"{path} could not be read: {error!r}") from error
+
+
+def _read_local(path: str, offset: int, length: int) -> bytes:
+    with Path(path).open("rb") as file:
+        file.seek(offset)
+        return file.read(min(length, os.fstat(file.fileno()).st_size))
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether the store or the network failed, rather than the file."""
+    if isinstance(error, ConnectionError | TimeoutError):
+        return True
+    if (status := _status(error)) is not None:
+        return status >= 500 or status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
+    # An error of this machine has an errno; the clients of the stores raise what they like.
+    return not isinstance(error, ValueError | FileNotFoundError) and not getattr(error, "errno", 0)
+
+
+def _status(error: Exception) -> int | None:
+    """The HTTP status that a store's client raised."""
+    status = getattr(error, "code", getattr(error, "status_code", None))
+    if isinstance(status, int):
+        return int(status)
+    return hadoop.status(error)
+
+
+@with_exponential_backoff(
+    num_retries=_TRIES - 1,
+    initial_delay_secs=1,
+    logger=logging.getLogger(__name__).info,
+    retry_filter=_may_pass,
+)
+def _read_remote(path: str, offset: int, length: int) -> bytes:
+    """Reads through the stream below Beam's buffer, which fetches 16 MB for every small read."""
+    with _store(path).open(path, buffer_bytes=min(length, _PIECE_BYTES)) as file:
         stream = getattr(file, "raw", file)
         stream.seek(offset)
         pieces = []
@@ -83,7 +141,7 @@ def create(path: str) -> Iterator[BinaryIO]:
     """
     directory, name = FileSystems.split(path)
     temporary = FileSystems.join(directory, f".{name}.{uuid.uuid4().hex}.tmp")
-    with FileSystems.create(temporary, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+    with _store(path).create(temporary) as file:
         yield file
     move([(temporary, path)])
 
@@ -96,16 +154,13 @@ def write(path: str, data: bytes) -> None:
 
 def move(pairs: Iterable[tuple[str, str]]) -> None:
     """Renames files within one file system, replacing what is there."""
-    sources, targets = zip(*pairs, strict=True)
-    for directory in {FileSystems.split(target)[0] for target in targets}:
-        if FileSystems.get_filesystem(directory).has_dirs() and not exists(directory):
-            FileSystems.mkdirs(directory)
-    FileSystems.rename(list(sources), list(targets))
+    if pairs := list(pairs):
+        _store(pairs[0][0]).move(pairs)
 
 
 def exists(path: str) -> bool:
     """Whether a file, or on a file system with folders a folder, is there."""
-    return bool(FileSystems.exists(path))
+    return _store(path).exists(path)
 
 
 def escape(path: str) -> str:
@@ -116,30 +171,40 @@ def escape(path: str) -> str:
 def list_files(pattern: str) -> list[FileMetadata]:
     """Metadata of the files that match a glob pattern; none is no error."""
     try:
-        return list(FileSystems.match([pattern])[0].metadata_list)
+        return _store(pattern).match(pattern)
     except BeamIOError as error:
-        causes = (error.exception_details or {}).values()
-        if causes and all(isinstance(cause, FileNotFoundError) for cause in causes):
+        if _tells_of_absence(error):
             return []
         raise
 
 
+def _tells_of_absence(error: Exception) -> bool:
+    """Whether all that is wrong is that a file is not there; Blob Storage's status is 404."""
+    if isinstance(error, BeamIOError):
+        causes = (error.exception_details or {}).values()
+        return bool(causes) and all(_tells_of_absence(cause) for cause in causes)
+    return isinstance(error, FileNotFoundError) or _status(error) == HTTPStatus.NOT_FOUND
+
+
 def delete(paths: list[str]) -> None:
     """Deletes files."""
-    FileSystems.delete(paths)
+    if paths:
+        _store(paths[0]).delete(paths)
 
 
 def delete_tree(directory: str) -> None:
     """Deletes everything below a directory; nothing there is no error."""
     if paths := [metadata.path for metadata in list_files(join(directory, "**"))]:
         delete(paths)
-    if FileSystems.get_scheme(directory) is None and exists(directory):
+    if FileSystems.get_filesystem(directory).has_dirs() and exists(directory):
         delete([directory])  # the folders that are left
 
 
-def _open(path: str, *, buffer_bytes: int) -> BinaryIO:
-    if path.startswith("gs://"):
-        from apache_beam.io.gcp.gcsio import GcsIO
+def _store(path: str) -> Store:
+    return store_of(FileSystems.get_scheme(path))
 
-        return GcsIO().open(path, "rb", read_buffer_size=buffer_bytes)
-    return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+
+@cache
+def store_of(scheme: str | None) -> Store:
+    """The store of a scheme, with the job's options."""
+    return _STORES.get(scheme or "", Store)()

@@ -82,7 +82,7 @@ class StoredImage:
     """What a record holds of an image; `boxes` are 0…1 of the stored width and height.
 
     `pixels` is the image as decoded and upright, before it was fitted; `full_size` its width and
-    height had it not been decoded at a reduced scale. If it was, `scaled_from` is its file.
+    height had it not been decoded at a reduced scale.
     """
 
     encoded: bytes
@@ -94,13 +94,10 @@ class StoredImage:
     clipped_boxes: int
     pixels: Image.Image
     full_size: tuple[int, int]
-    scaled_from: bytes | None
 
     @property
     def identity(self) -> bytes:
-        """Equal for duplicates: the pixels, or the file where not all pixels were decoded."""
-        if self.scaled_from is not None:
-            return self.scaled_from
+        """Equal for duplicates: the size and the pixels, as decoded."""
         return f"{self.full_size} {self.pixels.mode} ".encode() + self.pixels.tobytes()
 
 
@@ -130,7 +127,6 @@ def store_image(data: bytes, boxes: Sequence[Box], options: ImageOptions) -> Sto
             (max(1, round(file_size[0] * scale)), max(1, round(file_size[1] * scale))),
         )
     _load(image, data)
-    scaled = file_format == "JPEG" and image.size != file_size
     converted = in_colour(image, options.channels, profile)
     untouched = (
         file_format == "JPEG"
@@ -158,7 +154,6 @@ def store_image(data: bytes, boxes: Sequence[Box], options: ImageOptions) -> Sto
         clipped_boxes=clipped,
         pixels=pixels,
         full_size=full_size,
-        scaled_from=data if scaled else None,
     )
 
 

@@ -1,28 +1,29 @@
 """The build as a Beam pipeline: rows in, a dataset directory out.
 
-Nothing but rows and references is ever grouped; image bytes go from a file to a file.
+Rows, references and image bytes go from a file to a file; what is grouped is where they lie.
 """
 
+import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.pvalue import AsDict, AsList, AsMultiMap, AsSingleton, TaggedOutput
+from apache_beam.pvalue import AsList, AsMultiMap, AsSingleton, TaggedOutput
 
 from beam_jobs import files
-from beam_jobs.deal import BlockStarts, Census, Plan, assign, make_plan
+from beam_jobs.deal import Plan
 from beam_jobs.deduplicate import FindDuplicates, Pixels
 from beam_jobs.errors import BuildError
 from beam_jobs.options import BuildOptions
 from beam_jobs.output import check_output
 from beam_jobs.prepare import ChunkPreparer
-from beam_jobs.prepared import Rejected
 from beam_jobs.publish import ChunkSummary, Publisher
 from beam_jobs.references import ORDERED_LOCATION, References
 from beam_jobs.rehearse import ChunkRehearser
-from beam_jobs.row_block import PackRows, RowBlock, into_chunks, into_groups
+from beam_jobs.row_file import Range, RowFile, WriteRows, read_chunks
+from beam_jobs.shard_plan import ShardKey, deal, every_shard, plan_shards
 from beam_jobs.write import (
     ShardWriter,
     Vocabularies,
@@ -30,11 +31,8 @@ from beam_jobs.write import (
     WriteQuarantine,
     WrittenShard,
 )
-from schemas.receipt import LAYOUT
 
 INPUTS_NAME = "inputs.json"
-PLAN_NAME = "plan.json"
-Shard = tuple[int, int]  # split, number
 
 
 def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
@@ -44,24 +42,31 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         directory=options.prepared_directory, labels=labels, image=options.image, seed=options.seed
     )
     groups, inputs = _read(pipeline, options)
-    prepared = groups | "Prepare" >> _prepare(preparer, inputs)
+    prepared = groups | "Prepare" >> _prepare(preparer, inputs, options)
     duplicates = prepared["pixels"] | "FindDuplicates" >> FindDuplicates(inputs)  # Duplicate
     kept = prepared["references"] | "DropDuplicates" >> beam.Map(
         _without,
+        directory=options.references_directory,
         dropped=AsMultiMap(
             duplicates | "KeyOfDuplicate" >> beam.Map(lambda each: (each.group, each.key))
         ),
-    )  # (group, References)
-    plan, starts, vocabularies = _plan(kept, prepared["rejected"], inputs, options)
+    )  # (group, path of its References)
+    plan, starts, vocabularies = plan_shards(
+        kept,
+        prepared["rejected"],
+        inputs,
+        AsSingleton(duplicates | "AllDuplicates" >> beam.combiners.Count.Globally()),
+        options,
+    )
 
     pieces = kept | "Deal" >> beam.FlatMap(
-        _deal, plan=AsSingleton(plan), starts=AsMultiMap(starts), vocabularies=vocabularies
-    )  # (Shard, bytes)
-    empty = plan | "EveryShard" >> beam.FlatMap(_every_shard)  # (Shard, bytes)
+        deal, plan=AsSingleton(plan), starts=AsSingleton(starts), vocabularies=vocabularies
+    )  # (ShardKey, bytes)
+    empty = plan | "EveryShard" >> beam.FlatMap(every_shard)  # (ShardKey, bytes)
     written = (
         (pieces, empty)
         | beam.Flatten()
-        | "ByShard" >> beam.GroupByKey()  # (Shard, Iterable[bytes])
+        | "ByShard" >> beam.GroupByKey()  # (ShardKey, Iterable[bytes])
         | "WriteShard"
         >> beam.Map(
             _write_shard,
@@ -105,18 +110,18 @@ def add_dry_run(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     """Adds a rehearsal that reads no image and ends with the plan file in the staging."""
     rehearser = ChunkRehearser(labels=options.source.labels, image=options.image, seed=options.seed)
     groups, inputs = _read(pipeline, options, dry_run=True)
-    prepared = groups | "Rehearse" >> _prepare(rehearser, inputs)
-    kept = prepared["references"]  # (group, References)
-    plan, starts, vocabularies = _plan(kept, prepared["rejected"], inputs, options)
+    prepared = groups | "Rehearse" >> _prepare(rehearser, inputs, options)
+    kept = prepared["references"]  # (group, path of its References)
+    plan, starts, vocabularies = plan_shards(kept, prepared["rejected"], inputs, 0, options)
     _ = kept | "Deal" >> beam.FlatMap(
-        _deal, plan=AsSingleton(plan), starts=AsMultiMap(starts), vocabularies=vocabularies
+        deal, plan=AsSingleton(plan), starts=AsSingleton(starts), vocabularies=vocabularies
     )
 
 
 def _read(
     pipeline: beam.Pipeline, options: BuildOptions, *, dry_run: bool = False
-) -> tuple[beam.PCollection[tuple[int, Iterable[RowBlock]]], AsSingleton]:
-    """Rows by group of chunks, and how many there are."""
+) -> tuple[beam.PCollection[tuple[int, Iterable[Range]]], AsSingleton]:
+    """Where the rows of each group of chunks lie, and how many rows there are."""
     path = files.join(options.staging, INPUTS_NAME)
     where = options.source.path
 
@@ -128,30 +133,36 @@ def _read(
         files.write(path, json.dumps(count).encode())  # for whoever watches the progress
         return count
 
-    blocks = (
+    row_files = (
         options.source.read(pipeline)  # Row
-        | "Pack" >> beam.ParDo(PackRows(options.seed))  # RowBlock
+        | "WriteRows" >> beam.ParDo(WriteRows(options.rows_directory, options.seed))  # RowFile
     )
     inputs = AsSingleton(
-        blocks
-        | "RowsOfBlock" >> beam.Map(len)
+        row_files
+        | "RowsOfFile" >> beam.Map(len)
         | "CountRows" >> beam.CombineGlobally(sum)
         | "CheckInputs" >> beam.Map(checked)
     )
     return (
-        blocks
-        | "IntoGroups" >> beam.FlatMap(into_groups, inputs=inputs)  # (group, RowBlock)
-        | "ByGroup" >> beam.GroupByKey()  # (group, Iterable[RowBlock])
+        row_files
+        | "IntoGroups" >> beam.FlatMap(RowFile.ranges, inputs=inputs)  # (group, Range)
+        | "ByGroup" >> beam.GroupByKey()  # (group, Iterable[Range])
     ), inputs
 
 
-def _prepare(preparer: ChunkPreparer | ChunkRehearser, inputs: AsSingleton) -> beam.PTransform:
-    """(group, rows) to (group, References) and, tagged, what else is known of its chunks."""
+def _prepare(
+    preparer: ChunkPreparer | ChunkRehearser, inputs: AsSingleton, options: BuildOptions
+) -> beam.PTransform:
+    """(group, ranges) to (group, path of its References) and, tagged, what else is known of it."""
 
-    def prepare(group: tuple[int, Iterable[RowBlock]], inputs: int) -> Iterator[Any]:
-        number, _ = group
-        chunks = [preparer.prepare(*chunk) for chunk in into_chunks(group, inputs)]
-        yield number, References.concatenate([chunk.references for chunk in chunks])
+    def prepare(group: tuple[int, Iterable[Range]], inputs: int) -> Iterator[Any]:
+        number, ranges = group
+        rows = read_chunks(number, ranges, inputs)
+        if not rows:
+            return  # the ranges held rows of its neighbours only
+        chunks = [preparer.prepare(chunk, rows.pop(chunk)) for chunk in sorted(rows)]
+        references = References.concatenate([chunk.references for chunk in chunks])
+        yield number, _stage(references, options.references_directory)
         yield TaggedOutput("pixels", Pixels.of(number, chunks))
         for chunk in chunks:
             yield TaggedOutput("summaries", ChunkSummary.of(chunk))
@@ -162,147 +173,27 @@ def _prepare(preparer: ChunkPreparer | ChunkRehearser, inputs: AsSingleton) -> b
     )
 
 
+def _stage(references: References, directory: str) -> str:
+    """Path of a staging file of these references, named by its contents."""
+    data = references.to_bytes()
+    path = files.join(directory, hashlib.sha256(data).hexdigest())
+    files.write(path, data)
+    return path
+
+
 def _without(
-    group: tuple[int, References], dropped: Mapping[int, Iterable[bytes]]
-) -> tuple[int, References]:
-    number, references = group
-    drop = set(dropped[number])
-    if drop:
-        kept = [key.tobytes() not in drop for key in references.key]
-        references = references.take(np.array(kept, bool))
-    return number, references
-
-
-def _plan(
-    kept: beam.PCollection[tuple[int, References]],
-    rejected: beam.PCollection[Rejected],
-    inputs: AsSingleton,
-    options: BuildOptions,
-) -> tuple[beam.PCollection[Plan], beam.PCollection[tuple[int, BlockStarts]], AsSingleton]:
-    """The plan, each group's starts and the vocabularies."""
-    vocabularies = AsSingleton(
-        kept
-        | "Values" >> beam.MapTuple(lambda _, references: _values(references))
-        | "Vocabularies" >> beam.CombineGlobally(_union)
-        | "SortValues" >> beam.Map(lambda sets: {name: sorted(sets[name]) for name in sets})
-    )
-    reasons = AsDict(
-        rejected
-        | "CountReasons" >> beam.Map(lambda each: (each.reason, (1, f"{each.id}: {each.message}")))
-        | "PerReason" >> beam.CombinePerKey(_count_and_example)
-    )
-
-    def plan(
-        censuses: Sequence[Census],
-        vocabularies: Vocabularies,
-        inputs: int,
-        reasons: Mapping[str, tuple[int, str]],
-    ) -> Iterator[Any]:
-        check_rejections(inputs, reasons, options.max_bad_fraction)
-        layouts = vocabularies[LAYOUT]
-        decided, starts = make_plan(
-            censuses,
-            layouts=len(layouts),
-            fractions=options.splits,
-            shards=options.shards,
-            shard_bytes=options.shard_size_mb << 20,
-            shards_multiple_of=options.shards_multiple_of,
-        )
-        outline = {
-            "inputs": inputs,
-            "rejected": {reason: count for reason, (count, _) in reasons.items()},
-            "layouts": layouts,
-            "counts": decided.counts.tolist(),
-            "shards": decided.shards.tolist(),
-        }
-        files.write(files.join(options.staging, PLAN_NAME), json.dumps(outline).encode())
-        yield decided
-        yield from (TaggedOutput("starts", each) for each in starts.items())
-
-    outputs = (
-        kept
-        | "Census" >> beam.Map(_census, vocabularies=vocabularies)
-        | "AllCensuses" >> beam.combiners.ToList()
-        | "Plan"
-        >> beam.FlatMap(
-            plan, vocabularies=vocabularies, inputs=inputs, reasons=reasons
-        ).with_outputs("starts", main="plan")
-    )
-    return outputs["plan"], outputs["starts"], vocabularies
-
-
-def check_rejections(
-    inputs: int, reasons: Mapping[str, tuple[int, str]], max_bad_fraction: float
-) -> None:
-    """Stops the build if too many inputs were rejected.
-
-    Args:
-      inputs: number of inputs.
-      reasons: reason code to how many were rejected for it, and an example.
-      max_bad_fraction: the limit.
-
-    Raises:
-      BuildError: more inputs were rejected than allowed, or all of them.
-    """
-    rejected = sum(count for count, _ in reasons.values())
-    listing = "".join(
-        f"\n  {count:>8,}  {reason}, such as {example}"
-        for reason, (count, example) in sorted(reasons.items(), key=lambda each: -each[1][0])
-    )
-    if rejected > max_bad_fraction * inputs:
-        raise BuildError(
-            f"{rejected:,} of {inputs:,} inputs are bad, more than --max-bad-fraction "
-            f"{max_bad_fraction:g} allows; nothing was published:{listing}\n"
-            "Mend the inputs, or raise the limit to send them to quarantine."
-        )
-    if rejected == inputs:
-        raise BuildError(f"all {inputs:,} inputs are bad; nothing was published:{listing}")
-
-
-def _census(group: tuple[int, References], vocabularies: Vocabularies) -> Census:
-    number, references = group
-    _, layout = references.recoded(vocabularies).categories[LAYOUT]
-    return Census.of(
-        number,
-        group=references.group,
-        layout=layout,
-        size_bytes=int(references.location["length"].sum(dtype=np.int64)),
-    )
-
-
-def _deal(
-    group: tuple[int, References],
-    plan: Plan,
-    starts: Mapping[int, Iterable[BlockStarts]],
-    vocabularies: Vocabularies,
-) -> Iterator[tuple[Shard, bytes]]:
-    number, references = group
-    if not len(references):
-        return
-    found = list(starts[number])
-    if len(found) != 1:
-        raise ValueError(
-            f"group {number} of {len(references)} records was counted {len(found)} times: the "
-            "runner lost or repeated records; run the build again on another runner"
-        )
-    _, layout = references.recoded(vocabularies).categories[LAYOUT]
-    split, shard = assign(plan, found[0], group=references.group, layout=layout)
-    locations = references.ordered_locations()
-    order = np.lexsort((shard, split))
-    places = np.stack([split[order], shard[order]], axis=1)
-    firsts = np.flatnonzero(np.any(places[1:] != places[:-1], axis=1)) + 1
-    for rows in np.split(order, firsts):
-        yield (int(split[rows[0]]), int(shard[rows[0]])), locations[rows].tobytes()
-
-
-def _every_shard(plan: Plan) -> Iterator[tuple[Shard, bytes]]:
-    for split, count in enumerate(plan.shards.tolist()):
-        for number in range(count):
-            yield (split, number), b""
+    kept: tuple[int, str], *, dropped: Mapping[int, Iterable[bytes]], directory: str
+) -> tuple[int, str]:
+    group, path = kept
+    if not (drop := set(dropped[group])):
+        return kept
+    references = References.from_bytes(files.read(path))
+    rows = [key.tobytes() not in drop for key in references.key]
+    return group, _stage(references.take(np.array(rows, bool)), directory)
 
 
 def _write_shard(
-    shard: tuple[Shard, Iterable[bytes]],
+    shard: tuple[ShardKey, Iterable[bytes]],
     *,
     writer: ShardWriter,
     plan: Plan,
@@ -316,26 +207,6 @@ def _write_shard(
         np.frombuffer(b"".join(parts), ORDERED_LOCATION),
         vocabularies,
     )
-
-
-def _values(references: References) -> dict[str, set[str]]:
-    return {
-        name: {values[code] for code in np.unique(codes).tolist()}
-        for name, (values, codes) in references.categories.items()
-    }
-
-
-def _union(parts: Iterable[Mapping[str, set[str]]]) -> dict[str, set[str]]:
-    union: dict[str, set[str]] = {}
-    for part in parts:
-        for name, values in part.items():
-            union.setdefault(name, set()).update(values)
-    return union
-
-
-def _count_and_example(parts: Iterable[tuple[int, str]]) -> tuple[int, str]:
-    counts, examples = zip(*parts, strict=True)
-    return sum(counts), min(examples)
 
 
 def _sum_pairs(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:

@@ -7,4 +7,6 @@ if __name__ == "__main__":
     logging.basicConfig(level=logging.CRITICAL)  # before Beam is imported, which logs as it starts
     from apache_beam.runners.worker import sdk_worker_main
 
+    # It raises the level of all logs until it knows the options, and greets.
+    logging.getLogger(sdk_worker_main.__name__).setLevel(logging.CRITICAL)
     sdk_worker_main.main(sys.argv)

@@ -75,6 +75,14 @@ class BuildOptions:
         return self.output.rstrip("/") + ".staging"
 
     @property
+    def rows_directory(self) -> str:
+        return files.join(self.staging, "rows")
+
+    @property
+    def references_directory(self) -> str:
+        return files.join(self.staging, "references")
+
+    @property
     def prepared_directory(self) -> str:
         return files.join(self.staging, "prepared")
 

@@ -11,7 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+import orjson
 import PIL
+import xxhash
 from apache_beam.io.filesystems import FileSystems
 
 from beam_jobs import files
@@ -146,10 +148,8 @@ class _ChunkWriter:
         self._accepted.append(row)
         self._keys.append(hash_words(row.id, seed=self._preparer.seed))
         self._locations.append((self._number, self._digest, offset, len(framed)))
-        pixels = hashlib.sha256(image.identity).digest()  # twice as fast as blake2b
-        self._pixels.append(
-            (int.from_bytes(pixels[:8], "little"), int.from_bytes(pixels[8:16], "little"))
-        )
+        pixels = xxhash.xxh3_128_intdigest(image.identity)  # SHA-256 takes 20 times as long
+        self._pixels.append((pixels >> 64, pixels & 0xFFFFFFFFFFFFFFFF))
         return framed
 
     def _read(self, row: Row) -> bytes:
@@ -159,14 +159,12 @@ class _ChunkWriter:
         self._source_sizes[row.uri] = -1
         try:
             data = files.read_range(row.uri, 0, limit + 1)
-        except Exception as error:  # each file system raises its own kind of error
+        except OSError as error:
             if row.problem:
                 return b""
-            if not _found(row.uri):
-                raise RejectionError(Reason.FILE_MISSING, f"{row.uri} does not exist") from error
-            raise RejectionError(
-                Reason.UNREADABLE, f"{row.uri} could not be read: {error!r}"
-            ) from error
+            missing = isinstance(error, FileNotFoundError)
+            reason = Reason.FILE_MISSING if missing else Reason.UNREADABLE
+            raise RejectionError(reason, str(error)) from error
         self._source_sizes[row.uri] = len(data)
         if len(data) > limit and row.problem:
             return b""
@@ -253,15 +251,8 @@ def _rejected_example(row: Row, data: bytes, error: RejectionError) -> bytes:
 
 
 def _truth(row: Row) -> int:
-    labels = sorted({**row.categories, **row.labels}.items())
-    return hash_words(repr((row.group, labels, row.boxes)))[0]
-
-
-def _found(uri: str) -> bool:
-    try:
-        return files.exists(uri)
-    except Exception:  # it can't even be asked for: not missing, but unreadable
-        return True
+    labels = {**row.categories, **row.labels}
+    return hash_words(orjson.dumps((row.group, labels, row.boxes), option=orjson.OPT_SORT_KEYS))[0]
 
 
 def _is_fresh(chunk: PreparedChunk, sidecar: str) -> bool:

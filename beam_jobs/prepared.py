@@ -69,11 +69,9 @@ class PreparedChunk:
 
     def to_bytes(self) -> bytes:
         """Contents of the sidecar file."""
-        references = self.references
         text = {
             "number": self.number,
             "ids": self.ids,
-            "vocabularies": {name: values for name, (values, _) in references.categories.items()},
             "rejected": [vars(each) for each in self.rejected],
             "clipped_boxes": self.clipped_boxes,
             "fingerprint": self.fingerprint,
@@ -85,10 +83,7 @@ class PreparedChunk:
             text=np.frombuffer(json.dumps(text).encode(), np.uint8),
             pixels=self.pixels,
             truth=self.truth,
-            key=references.key,
-            group=references.group,
-            location=references.location,
-            **{f"category/{name}": codes for name, (_, codes) in references.categories.items()},
+            references=np.frombuffer(self.references.to_bytes(), np.uint8),
         )
         return buffer.getvalue()
 
@@ -97,17 +92,8 @@ class PreparedChunk:
         """Inverse of `to_bytes`."""
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             text = json.loads(arrays["text"].tobytes())
-            vocabularies = text.pop("vocabularies")
             return cls(
-                references=References(
-                    key=arrays["key"],
-                    group=arrays["group"],
-                    location=arrays["location"],
-                    categories={
-                        name: (tuple(values), arrays[f"category/{name}"])
-                        for name, values in vocabularies.items()
-                    },
-                ),
+                references=References.from_bytes(arrays["references"].tobytes()),
                 ids=tuple(text.pop("ids")),
                 pixels=arrays["pixels"],
                 truth=arrays["truth"],

@@ -11,9 +11,11 @@ from apache_beam.io.filesystems import FileSystems
 from tqdm import tqdm
 
 from beam_jobs import files
-from beam_jobs.job import INPUTS_NAME, PLAN_NAME
+from beam_jobs.errors import BuildError
+from beam_jobs.job import INPUTS_NAME
 from beam_jobs.options import BuildOptions
 from beam_jobs.prepared import SIDECAR, PreparedChunk
+from beam_jobs.shard_plan import PLAN_NAME
 
 _LOCAL_INTERVAL_S, _REMOTE_INTERVAL_S = 0.5, 10.0
 
@@ -43,7 +45,7 @@ def _watch(options: BuildOptions, done: threading.Event) -> None:
         while not done.wait(interval_s):
             try:
                 _update(bar, options, seen, counts)
-            except (OSError, BeamIOError):
+            except (OSError, BeamIOError, BuildError):
                 continue  # a file was moved while we looked: look again
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_jobs import files
+from beam_jobs.errors import TRY_AGAIN, BuildError
 from beam_jobs.output import begun_name, dataset_files, delete_staging
 from beam_jobs.prepared import PreparedChunk
 from beam_jobs.write import WrittenShard
@@ -93,13 +94,11 @@ class Publisher:
           vocabularies: category name to its values.
 
         Raises:
-          ValueError: records were lost, or a shard does not hold what it was dealt.
+          BuildError: records were lost.
+          ValueError: a shard does not hold what it was dealt.
         """
         if (known := sum(chunk.inputs for chunk in chunks)) != inputs:
-            raise ValueError(
-                f"the source gave {inputs} rows, but {known} were prepared: the runner lost or "
-                "repeated rows; run the build again on another runner"
-            )
+            raise BuildError(f"the source gave {inputs} rows, {known} were prepared: {TRY_AGAIN}")
         manifest, statistics = self._describe(chunks, shards, duplicates, vocabularies)
         _check_deal(shards, manifest)
         self._write(MANIFEST, manifest.to_json().encode())
@@ -125,11 +124,16 @@ class Publisher:
                 raise ValueError(f"{missing[0]} is not in {self.staged}: run the build again")
             if files.exists(completed):
                 files.delete([completed])
-            if old := dataset_files(self.output):
+            new = {files.join(self.output, name) for name in names}
+            # A runner may publish twice at once: what the other has just moved in stays.
+            if old := [path for path in dataset_files(self.output) if path not in new]:
                 files.delete(old)
             files.write(begun, self.request.encode())
         pairs = [(files.join(self.staged, name), files.join(self.output, name)) for name in names]
         files.move([(source, target) for source, target in pairs if source in staged])
+        found = set(dataset_files(self.output))
+        if lost := [target for _, target in pairs if target not in found]:
+            raise ValueError(f"{lost[0]} was not moved into place: run the build again")
         whole = files.join(self.staging, COMPLETED)
         files.write(whole, digest.encode() + b"\n")
         files.move([(whole, completed)])

@@ -1,5 +1,7 @@
 """Light references to prepared records: columns of some 60 bytes a record, never image bytes."""
 
+import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -78,6 +80,35 @@ class References:
             },
         )
         return merged.take(np.lexsort((merged.key[:, 1], merged.key[:, 0])))
+
+    def to_bytes(self) -> bytes:
+        """The columns, as they are staged."""
+        vocabularies = {name: values for name, (values, _) in self.categories.items()}
+        buffer = io.BytesIO()
+        np.savez(
+            buffer,
+            key=self.key,
+            group=self.group,
+            location=self.location,
+            vocabularies=np.frombuffer(json.dumps(vocabularies).encode(), np.uint8),
+            **{f"category/{name}": codes for name, (_, codes) in self.categories.items()},
+        )
+        return buffer.getvalue()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Inverse of `to_bytes`."""
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            vocabularies = json.loads(arrays["vocabularies"].tobytes())
+            return cls(
+                key=arrays["key"],
+                group=arrays["group"],
+                location=arrays["location"],
+                categories={
+                    name: (tuple(values), arrays[f"category/{name}"])
+                    for name, values in vocabularies.items()
+                },
+            )
 
     def ordered_locations(self) -> npt.NDArray[Any]:
         """ORDERED_LOCATION of each record: all that the writer of a shard needs."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Self
 
+import orjson
+
 from beam_jobs.rejection import Reason, RejectionError
 from schemas.receipt import LAYOUT, Label
 
@@ -40,11 +42,11 @@ class Row:
 
     def to_bytes(self) -> bytes:
         """Canonical form: equal rows give equal bytes."""
-        return json.dumps(vars(self), sort_keys=True, ensure_ascii=False).encode()
+        return orjson.dumps(vars(self), option=orjson.OPT_SORT_KEYS)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        values = json.loads(data)
+        values = orjson.loads(data)
         problem = values.pop("problem")
         boxes = tuple(tuple(box) for box in values.pop("boxes"))
         return cls(problem=tuple(problem) if problem else None, boxes=boxes, **values)
@@ -89,11 +91,8 @@ def make_row(
             boxes=parse_boxes(boxes),
         )
         "".join((id_, uri, row.group, *row.categories.values())).encode()
-        for text in (
-            *(str(value) for value in row.labels.values()),
-            *(box[4] for box in row.boxes),
-        ):
-            text.encode()
+        "".join([str(value) for value in row.labels.values()]).encode()
+        "".join([box[4] for box in row.boxes]).encode()
         return row
     except UnicodeEncodeError as error:
         return rejected_row(source, Reason.BAD_ROW, f"not Unicode: {error}", id_=id_, uri=uri)
@@ -112,14 +111,7 @@ def parse_boxes(raw: Any) -> tuple[Box, ...]:
     try:
         items = json.loads(raw) if isinstance(raw, str | bytes) else raw
         boxes: tuple[Any, ...] = tuple(
-            (
-                float(item["xmin"]),
-                float(item["ymin"]),
-                float(item["xmax"]),
-                float(item["ymax"]),
-                _text(item.get("text")),
-            )
-            for item in items
+            [(*[float(item[side]) for side in _SIDES], _text(item.get("text"))) for item in items]
         )
     except (
         ValueError,
@@ -169,6 +161,8 @@ def _unicode(text: str) -> str:
 
 
 def _text(raw: Any) -> str:
+    if isinstance(raw, str):
+        return raw if raw.strip() else ""
     return "" if _absent(raw) else str(raw)
 
 

@@ -15,7 +15,7 @@ from beam_jobs.deduplicate import Duplicate
 from beam_jobs.prepare import staged_features
 from beam_jobs.prepared import Rejected, records_path
 from beam_jobs.references import hash_words
-from schemas.example import decode_example, encode_example
+from schemas.example import decode_example, extend_example, parse_example
 from schemas.index import RecordIndex
 from schemas.manifest import Shard, index_name, shard_name
 from schemas.quarantine import DUPLICATES, QUARANTINE, REJECTED_FEATURES
@@ -43,7 +43,7 @@ class WrittenShard:
 class ShardWriter:
     """Writes shards into `directory`, from the records in the staging directory `prepared`.
 
-    A record that was staged gets the category ids, which are known only now, and is encoded anew.
+    A record that was staged gets the category ids, which are known only now.
     """
 
     prepared: str
@@ -68,9 +68,11 @@ class ShardWriter:
           vocabularies: category name to its values.
         """
         names = categories(self.labels)
-        staged, features = staged_features(self.labels), receipt_features(self.labels)
+        staged = staged_features(self.labels)
+        ids = [each for each in receipt_features(self.labels) if each not in staged]
         position = {
-            name: {value: at for at, value in enumerate(vocabularies[name])} for name in names
+            name: {value.encode(): at for at, value in enumerate(vocabularies[name])}
+            for name in names
         }
         rows: list[dict[str, Any]] = []
         summary = RecordSummary()
@@ -80,21 +82,24 @@ class ShardWriter:
         name = shard_name(split, number, count)
         with files.create(files.join(self.directory, name)) as output:
             for (_, start, _), framed in zip(ranges, files.read_ranges(ranges), strict=True):
-                values = decode_example(staged, unframe(framed, start))
-                ids = {each: position[each][str(values[f"receipt/{each}"])] for each in names}
-                values |= {id_feature(each): number for each, number in ids.items()}
-                record = frame(encode_example(features, values))
+                payload = unframe(framed, start)
+                values = parse_example(staged, payload)
+                codes = {each: position[each][values[f"receipt/{each}"][0]] for each in names}
+                added = {id_feature(each): code for each, code in codes.items()}
+                record = frame(extend_example(payload, ids, added))
                 output.write(record)
                 crc.update(record)
-                summary.add(features, values)
+                summary.add(values | {name: [code] for name, code in added.items()})
                 rows.append(
                     {
-                        "id": values["image/source_id"],
+                        "id": values["image/source_id"][0].decode(),
                         "offset": offset,
                         "length": len(record),
-                        **{side: values[f"image/{side}"] for side in ("height", "width")},
-                        "channels": values["image/channels"],
-                        **ids,
+                        **{
+                            side: values[f"image/{side}"][0]
+                            for side in ("height", "width", "channels")
+                        },
+                        **codes,
                     }
                 )
                 offset += len(record)
@@ -156,8 +161,9 @@ class WriteQuarantine(beam.PTransform):
             for framed in files.read_ranges(ranges):
                 record_file.write(framed)
                 values = decode_example(REJECTED_FEATURES, unframe(framed, 0))
-                values["bytes"] = len(values["bytes"])  # type: ignore[arg-type]
-                line_file.write(_json_line(values))
+                kept = values["bytes"]
+                assert isinstance(kept, bytes)
+                line_file.write(_json_line({**values, "bytes": len(kept)}))
         yield records
         yield lines
 

@@ -19,6 +19,7 @@ _FIELDS: dict[Dtype, str] = {
     "int64": "int64_list",
     "float32": "float_list",
 }
+_FEATURES_TAG = b"\x0a"  # Example's field 1, length-delimited
 _PYTHON_TYPES: dict[Dtype, set[type]] = {
     "bytes": {bytes},
     "string": {str},
@@ -63,10 +64,21 @@ def encode_example(
     return message.SerializeToString(deterministic=True)
 
 
-def decode_example(
-    features: Sequence[Feature], serialized: bytes
-) -> dict[str, Value | list[Value]]:
-    """Inverse of `encode_example`; float32 values come back rounded to that precision.
+def extend_example(
+    serialized: bytes, features: Sequence[Feature], values: Mapping[str, Value | Sequence[Value]]
+) -> bytes:
+    """Adds features to an Example that `encode_example` made, behind the others, unparsed.
+
+    Raises:
+      ValueError: as `encode_example` does.
+    """
+    parts = [memoryview(each) for each in (serialized, encode_example(features, values))]
+    entries = b"".join(part[_header_bytes(part) :] for part in parts)
+    return _FEATURES_TAG + _varint(len(entries)) + entries
+
+
+def parse_example(features: Sequence[Feature], serialized: bytes) -> dict[str, Sequence[Any]]:
+    """Every feature's values as stored: strings as UTF-8, a plain feature's value as one of one.
 
     Raises:
       ValueError: the bytes are no Example, or its features differ from those declared.
@@ -83,18 +95,51 @@ def decode_example(
             f"features differ from the declared ones: missing {sorted(names - set(stored))}, "
             f"undeclared {sorted(set(stored) - names)}"
         )
-    values: dict[str, Value | list[Value]] = {}
+    values: dict[str, Sequence[Any]] = {}
     for feature in features:
-        kind = stored[feature.name].WhichOneof("kind")
+        holder = stored[feature.name]
+        kind = holder.WhichOneof("kind")
         if feature.ragged and kind not in (None, _FIELDS[feature.dtype]):
             raise ValueError(f"feature {feature.name} is stored as {kind}, not {feature.dtype}")
-        items = list(getattr(stored[feature.name], _FIELDS[feature.dtype]).value)
-        if feature.dtype == "string":
-            items = [item.decode() for item in items]
+        items = list(getattr(holder, _FIELDS[feature.dtype]).value)
         if not feature.ragged and len(items) != 1:
             raise ValueError(f"feature {feature.name} holds {len(items)} values, 1 expected")
+        values[feature.name] = items
+    return values
+
+
+def decode_example(
+    features: Sequence[Feature], serialized: bytes
+) -> dict[str, Value | list[Value]]:
+    """Inverse of `encode_example`; float32 values come back rounded to that precision.
+
+    Raises:
+      ValueError: as `parse_example` does, or a string is not UTF-8.
+    """
+    stored = parse_example(features, serialized)
+    values: dict[str, Value | list[Value]] = {}
+    for feature in features:
+        items = list(stored[feature.name])
+        if feature.dtype == "string":
+            items = [item.decode() for item in items]
         values[feature.name] = items if feature.ragged else items[0]
     return values
+
+
+def _header_bytes(serialized: memoryview) -> int:
+    """Where the entries of an Example's only field begin."""
+    end = 1
+    while end < len(serialized) and serialized[end] & 0x80:
+        end += 1
+    return end + 1
+
+
+def _varint(value: int) -> bytes:
+    groups = []
+    while value > 0x7F:
+        groups.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*groups, value])
 
 
 @cache

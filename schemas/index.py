@@ -5,14 +5,20 @@ some 40 bytes a record plus the ids, and its bytes are a function of its content
 """
 
 import io
+import struct
+import threading
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
 
 _CATEGORY = "category/"
+# NumPy parses an array's header with `ast`, which fails at random in several threads at once
+# (python/cpython#106905, mended in 3.11.8).
+_PARSING = threading.Lock()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,7 +124,7 @@ class RecordIndex:
           ValueError: the bytes are no index file.
         """
         try:
-            with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            with _PARSING, np.load(io.BytesIO(data), allow_pickle=False) as arrays:
                 loaded = dict(arrays)
             return cls(
                 **{name: loaded[name] for name in (*_COLUMNS, "id_end", "id_text")},
@@ -133,3 +139,21 @@ class RecordIndex:
 
 
 _COLUMNS = ("shard", "offset", "length", "height", "width", "channels")
+
+
+def read_columns(file: BinaryIO, names: Sequence[str]) -> list[npt.NDArray[Any]]:
+    """Some columns of an index file, as its archive names them; others are not even read."""
+    with _PARSING, np.load(file, allow_pickle=False) as arrays:
+        return [arrays[name] for name in names]
+
+
+def array_start(file: BinaryIO, name: str) -> int:
+    """Byte of an index file at which the values of a column start."""
+    with zipfile.ZipFile(file) as archive:
+        header = archive.getinfo(f"{name}.npy").header_offset
+    # A ZIP member's header ends with its name and extra field; an NPY file's is as long as it says.
+    file.seek(header + 26)
+    array = header + 30 + sum(struct.unpack("<HH", file.read(4)))
+    file.seek(array + 8)
+    [array_header] = struct.unpack("<H", file.read(2))
+    return int(array + 10 + array_header)

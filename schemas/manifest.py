@@ -18,6 +18,7 @@ MANIFEST = "manifest.json"
 SCHEMA = "schema.pbtxt"
 STATISTICS = "statistics.pb"
 COMPLETED = "COMPLETED"
+EXCLUDED = "excluded.json"
 
 
 def shard_name(split: str, number: int, count: int) -> str:
@@ -31,8 +32,8 @@ def index_name(split: str, number: int, count: int) -> str:
 
 
 def is_dataset_file(name: str) -> bool:
-    """Whether a path relative to a dataset directory is one that a build writes."""
-    return name in (MANIFEST, SCHEMA, STATISTICS, COMPLETED) or bool(
+    """Whether a path relative to a dataset directory is one that tillroll writes."""
+    return name in (MANIFEST, SCHEMA, STATISTICS, COMPLETED, EXCLUDED) or bool(
         re.fullmatch(
             r"receipts-[a-z0-9_]+\.(tfrecord|index)-\d{5,}-of-\d{5,}"
             r"|quarantine/rejected\.(tfrecord|jsonl)-\d{5,}-of-\d{5,}"

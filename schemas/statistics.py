@@ -3,9 +3,8 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import mul
 from typing import Any, Self
-
-from schemas.receipt import Feature
 
 
 @dataclass(kw_only=True)
@@ -30,16 +29,14 @@ class FeatureSummary:
     zeros: int = 0
 
     def add(self, values: Sequence[Any]) -> None:
-        """Counts one record's values."""
+        """Counts one record's values: numbers, or bytes."""
         numbers = values
-        if values and isinstance(values[0], str):
-            numbers = [len(value.encode()) for value in values]
-        elif values and isinstance(values[0], bytes):
+        if values and isinstance(values[0], bytes):
             numbers = [len(value) for value in values]
         self._merge_counts(len(numbers), len(numbers), len(numbers), records=1)
         if numbers:
             self.sum += math.fsum(numbers)
-            self.sum_of_squares += math.fsum([number * number for number in numbers])
+            self.sum_of_squares += math.fsum(map(mul, numbers, numbers))
             self.minimum = min(self.minimum, float(min(numbers)))
             self.maximum = max(self.maximum, float(max(numbers)))
             self.zeros += numbers.count(0)
@@ -70,13 +67,12 @@ class RecordSummary:
 
     features: dict[str, FeatureSummary] = field(default_factory=dict)
 
-    def add(self, features: Sequence[Feature], values: Mapping[str, Any]) -> None:
-        """Counts one record."""
-        for feature in features:
-            value = values[feature.name]
-            self.features.setdefault(feature.name, FeatureSummary()).add(
-                value if feature.ragged else [value]
-            )
+    def add(self, values: Mapping[str, Sequence[Any]]) -> None:
+        """Counts one record, given as `schemas.example.parse_example` gives it."""
+        for name, items in values.items():
+            if name not in self.features:
+                self.features[name] = FeatureSummary()
+            self.features[name].add(items)
 
     @classmethod
     def merged(cls, parts: Iterable[Self]) -> Self:

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import google_crc32c
@@ -9,9 +10,11 @@ import numpy as np
 from PIL import Image
 
 from schemas.example import encode_example
+from schemas.excluded import Excluded, ExcludedRecord
 from schemas.index import RecordIndex
 from schemas.manifest import (
     COMPLETED,
+    EXCLUDED,
     MANIFEST,
     Counts,
     Manifest,
@@ -20,34 +23,41 @@ from schemas.manifest import (
     index_name,
     shard_name,
 )
-from schemas.receipt import receipt_features
+from schemas.receipt import Label, receipt_features
 from schemas.tfrecord import frame
 
 LAYOUTS = {"alpha": 20, "beta": 9, "gamma": 2, "omega": 1}
 HEIGHT, WIDTH = 60, 40
 BOX = (0.25, 0.5, 0.75, 0.8)  # xmin, ymin, xmax, ymax: black on white in every image
-FEATURES = receipt_features()
 
 
-def pixels(*, grey: bool = False) -> np.ndarray:
-    """The image of every record: white, black inside the box; uint8 [height, width, channels]."""
+def pixels(number: int = 0, *, grey: bool = False) -> np.ndarray:
+    """White, nearly black inside the box; uint8 [height, width, channels]."""
     image = np.full((HEIGHT, WIDTH, 1 if grey else 3), 255, np.uint8)
     xmin, ymin, xmax, ymax = BOX
     image[
         round(ymin * HEIGHT) : round(ymax * HEIGHT), round(xmin * WIDTH) : round(xmax * WIDTH)
-    ] = 0
+    ] = number % 20
     return image
 
 
-def example(number: int, layout: str, *, raw: bool, grey: bool) -> bytes:
+def example(
+    number: int,
+    layout: str,
+    layout_id: int,
+    *,
+    raw: bool,
+    grey: bool,
+    labels: Sequence[Label],
+) -> bytes:
     """One serialised record."""
-    image = pixels(grey=grey)
+    image = pixels(number, grey=grey)
     buffer = io.BytesIO()
     Image.fromarray(image[:, :, 0] if grey else image).save(buffer, "JPEG", quality=95)
     encoded = image.tobytes() if raw else buffer.getvalue()
     xmin, ymin, xmax, ymax = BOX
     return encode_example(
-        FEATURES,
+        receipt_features(labels),
         {
             "image/encoded": encoded,
             "image/format": "raw" if raw else "jpeg",
@@ -63,24 +73,37 @@ def example(number: int, layout: str, *, raw: bool, grey: bool) -> bytes:
             "image/object/text": ["TOTAL"],
             "receipt/group": "",
             "receipt/layout": layout,
-            "receipt/layout_id": sorted(LAYOUTS).index(layout),
+            "receipt/layout_id": layout_id,
+            **{f"receipt/{label.name}": 10.5 + number for label in labels},
         },
     )
 
 
 def write_dataset(
-    directory: Path, *, shards: int = 4, raw: bool = False, grey: bool = False
+    directory: Path,
+    *,
+    counts: Mapping[str, int] = LAYOUTS,
+    shards: int = 4,
+    raw: bool = False,
+    grey: bool = False,
+    labels: Sequence[Label] = (),
 ) -> Path:
-    """Writes a directory with the split "train" of all `LAYOUTS`, and an empty "validation"."""
+    """Writes a directory with the split "train" of these layouts, and an empty "validation".
+
+    Labels are of type float.
+    """
     directory.mkdir(parents=True)
-    names = sorted(LAYOUTS)
-    layouts = [name for name in names for _ in range(LAYOUTS[name])]
+    names = sorted(counts)
+    layouts = [name for name in names for _ in range(counts[name])]
     written = []
     for shard in range(shards):
         name, index = shard_name("train", shard, shards), index_name("train", shard, shards)
         frames, rows, offset = [], [], 0
         for number in range(shard, len(layouts), shards):
-            framed = frame(example(number, layouts[number], raw=raw, grey=grey))
+            layout = names.index(layouts[number])
+            framed = frame(
+                example(number, layouts[number], layout, raw=raw, grey=grey, labels=labels)
+            )
             frames.append(framed)
             rows.append(
                 {
@@ -90,7 +113,7 @@ def write_dataset(
                     "height": HEIGHT,
                     "width": WIDTH,
                     "channels": 1 if grey else 3,
-                    "layout": names.index(layouts[number]),
+                    "layout": layout,
                 }
             )
             offset += len(framed)
@@ -109,20 +132,53 @@ def write_dataset(
             )
         )
     manifest = Manifest(
-        features=FEATURES,
-        labels=(),
+        features=receipt_features(labels),
+        labels=tuple(labels),
         vocabularies={"layout": tuple(names)},
         splits={
             "train": Split(
                 shards=tuple(written),
-                category_counts={"layout": tuple(LAYOUTS[name] for name in names)},
+                category_counts={"layout": tuple(counts[name] for name in names)},
             ),
             "validation": Split(shards=(), category_counts={"layout": (0,) * len(names)}),
         },
         counts=Counts(inputs=len(layouts), written=len(layouts), duplicates=0, quarantined={}),
+        build_options={
+            "image": {
+                "encoding": "raw" if raw else "jpeg",
+                "raw_size": [HEIGHT, WIDTH],
+                "channels": 1 if grey else 3,
+                "fit": "pad",
+                "max_side": 1024,
+                "quality": 90,
+            }
+        },
         source_fingerprint="",
         written_by="tests",
     )
     (directory / MANIFEST).write_text(manifest.to_json())
     (directory / COMPLETED).write_text(manifest.digest)
     return directory
+
+
+def exclude(directory: Path, positions: Mapping[int, Sequence[int]]) -> None:
+    """Writes the excluded.json that leaves out these positions of these shards of "train"."""
+    manifest = Manifest.from_json((directory / MANIFEST).read_text())
+    excluded = Excluded(dataset_digest=manifest.digest)
+    for shard, own in positions.items():
+        index = read_index(directory, shard)
+        records = [
+            ExcludedRecord(
+                position=each, id=index.id(each), offset=int(index.offset[each]), fault="damaged"
+            )
+            for each in own
+        ]
+        excluded = excluded.adding(manifest.splits["train"].shards[shard].name, records)
+    (directory / EXCLUDED).write_text(excluded.to_json())
+
+
+def read_index(directory: Path, shard: int) -> RecordIndex:
+    """The record index of a shard of "train"."""
+    manifest = Manifest.from_json((directory / MANIFEST).read_text())
+    name = manifest.splits["train"].shards[shard].index_name
+    return RecordIndex.from_bytes((directory / name).read_bytes())

@@ -16,7 +16,7 @@ LAB = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()
 
 
 def filled(mode: str, colour: object) -> Image.Image:
-    return Image.new(mode, SIZE, colour)  # type: ignore[arg-type]
+    return Image.new(mode, SIZE, colour)
 
 
 def array(values: object, dtype: str) -> Image.Image:
@@ -138,7 +138,7 @@ def test_float_pixels_that_are_no_numbers_do_not_spoil_the_others(bad: float) ->
 
 def test_a_profile_is_converted_to_srgb() -> None:
     converted = in_colour(filled("RGB", (255, 0, 0)), None, swapped_profile())
-    red, _, blue = converted.getpixel((0, 0))  # type: ignore[misc]
+    red, _, blue = converted.getpixel((0, 0))
     assert converted.mode == "RGB"
     assert blue > 200 > 50 > red
 

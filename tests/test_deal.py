@@ -79,7 +79,10 @@ def deal(
     split, shard = np.full(len(layout), -1), np.full(len(layout), -1)
     for number, rows in blocks:
         split[rows], shard[rows] = assign(
-            plan, starts[number], group=group[rows], layout=layout[rows]
+            plan,
+            BlockStarts.from_bytes(starts[number].to_bytes(), splits=len(plan.split_names)),
+            group=group[rows],
+            layout=layout[rows],
         )
     return plan, split.tolist(), shard.tolist()
 
@@ -209,9 +212,8 @@ def test_a_split_without_records_still_has_its_shard() -> None:
     plan, starts = make_plan([census], layouts=1, fractions={"train": 0.9, "test": 0.1})
     assert plan.counts.tolist() == [[1, 0]]
     assert plan.shards.tolist() == [1, 1]
-    split, shard = assign(
-        plan, starts[0], group=np.zeros(1, np.uint64), layout=np.zeros(1, np.int32)
-    )
+    again = BlockStarts.from_bytes(starts[0].to_bytes(), splits=2)
+    split, shard = assign(plan, again, group=np.zeros(1, np.uint64), layout=np.zeros(1, np.int32))
     assert (split.tolist(), shard.tolist()) == ([0], [0])
 
 

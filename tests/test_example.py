@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.example import decode_example, encode_example
+from schemas.example import decode_example, encode_example, extend_example, parse_example
 from schemas.receipt import Dtype, Feature
 
 
@@ -117,6 +117,31 @@ def test_decoding_inverts_encoding(
     given_values = (number, floats, text, data, texts, numbers, fraction)
     values = {each.name: value for each, value in zip(ALL_KINDS, given_values, strict=True)}
     assert decode_example(ALL_KINDS, encode_example(ALL_KINDS, values)) == values
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 127, 128, 20_000])
+@pytest.mark.parametrize("text", ["", "x" * 200], ids=["short", "long"])
+def test_an_extended_example_is_one_that_had_all_features(size: int, text: str) -> None:
+    first, second = feature("a", "bytes"), feature("b", "string")
+    values = {"a": bytes(size)}
+    extended = extend_example(encode_example([first], values), [second], {"b": text})
+    assert extended == encode_example([first, second], {**values, "b": text})
+
+
+def test_an_extended_example_names_its_new_features_last() -> None:
+    first, second = feature("b", "bytes"), feature("a", "int64")
+    extended = extend_example(encode_example([first], {"b": b"x"}), [second], {"a": 1})
+    assert extended.hex() == "0a18" + "0a0a0a016212050a030a0178" + "0a0a0a016112051a030a0101"
+    assert decode_example([first, second], extended) == {"b": b"x", "a": 1}
+
+
+def test_parsing_gives_values_as_they_are_stored() -> None:
+    stored = parse_example(ALL_KINDS, encode_example(ALL_KINDS, VALUES))
+    assert stored["c/text"] == ["Käse €".encode()]
+    assert stored["e/texts"] == [b"", "zwölf".encode()]
+    assert stored["f/ints"] == []
+    assert stored["g/float"] == [1.25]
+    assert stored.keys() == VALUES.keys()
 
 
 def test_floats_come_back_rounded_to_float32() -> None:

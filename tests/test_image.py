@@ -44,7 +44,7 @@ def encoded(image: Image.Image, format_: str, **options: Any) -> bytes:
 
 def drawn(size: tuple[int, int] = SIZE, dark: Sequence[int] = DARK) -> Image.Image:
     image = Image.new("RGB", size, "white")
-    image.paste("black", tuple(dark))  # type: ignore[arg-type]
+    image.paste("black", tuple(dark))
     return image
 
 
@@ -64,7 +64,7 @@ def in_mode(image: Image.Image, mode: str) -> Image.Image:
             return image.quantize(8)
         case "LAB":
             srgb, lab = (ImageCms.createProfile(name) for name in ("sRGB", "LAB"))
-            return ImageCms.profileToProfile(image, srgb, lab, outputMode="LAB")  # type: ignore[return-value]
+            return ImageCms.profileToProfile(image, srgb, lab, outputMode="LAB")
         case _:
             return image.convert(mode)
 
@@ -202,6 +202,16 @@ def test_larger_images_are_scaled_down(
     assert decoded(stored).shape == (*expected[::-1], 3)
     assert stored.full_size == size
     assert stored.boxes[0][:4] == (0.0, 0.0, 0.5, 0.5)
+
+
+def test_a_large_photo_without_its_exif_data_is_the_same_photo() -> None:
+    photo = drawn((200, 100))
+    plain = encoded(photo, "JPEG", quality=95, subsampling=0)
+    files = [plain, oriented(photo, "JPEG", 1), oriented(photo, "JPEG", 3)]
+    same, again, turned = (store_image(data, [], ImageOptions(max_side=50)) for data in files)
+    assert same.pixels.size < same.full_size  # decoded at a reduced scale
+    assert files[0] != files[1]
+    assert same.identity == again.identity != turned.identity
 
 
 def test_a_turned_image_is_scaled_by_its_longer_side() -> None:

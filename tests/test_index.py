@@ -1,9 +1,12 @@
 """The record index: columns in, the same columns out, and nothing else accepted."""
 
+import gc
 import io
 import re
+import sys
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.index import RecordIndex
+from schemas.index import RecordIndex, array_start, read_columns
 
 CATEGORIES = ("layout", "currency")
 COLUMNS = ("shard", "offset", "length", "height", "width", "channels", "id_end", "id_text")
@@ -167,3 +170,73 @@ def test_refuses_damaged_columns() -> None:
     data[place] ^= 1
     with pytest.raises(ValueError, match=r"^not a record index: .*CRC"):
         RecordIndex.from_bytes(bytes(data))
+
+
+@given(st.lists(ROW, max_size=6))
+@settings(deadline=None, max_examples=50)
+def test_reads_some_columns(rows: list[dict[str, Any]]):
+    data = index_of(rows).to_bytes()
+    names = ["category/currency", "offset", "id_end", "length"]
+    currency, offset, id_end, length = read_columns(io.BytesIO(data), names)
+    assert currency.tolist() == [row["currency"] for row in rows]
+    assert offset.tolist() == [row["offset"] for row in rows]
+    assert length.tolist() == [row["length"] for row in rows]
+    assert id_end.tolist() == RecordIndex.from_bytes(data).id_end.tolist()
+    assert (offset.dtype, length.dtype, currency.dtype) == (np.int64, np.int32, np.int32)
+
+
+def test_columns_that_are_not_wanted_are_not_looked_at():
+    data = bytearray(index_of(ROWS).to_bytes())
+    data[bytes(data).index("Käse".encode())] ^= 1
+    assert read_columns(io.BytesIO(data), ["offset"])[0].tolist() == [row["offset"] for row in ROWS]
+    with pytest.raises(zipfile.BadZipFile):
+        read_columns(io.BytesIO(data), ["id_text"])
+
+
+def test_a_column_that_is_not_there():
+    with pytest.raises(KeyError, match="category/shop"):
+        read_columns(io.BytesIO(index_of(ROWS).to_bytes()), ["category/shop"])
+
+
+@given(st.lists(ROW, max_size=6))
+@settings(deadline=None, max_examples=50)
+def test_a_column_starts_where_its_values_lie(rows: list[dict[str, Any]]):
+    """So that a graph can read it with no NumPy."""
+    index = index_of(rows)
+    data = index.to_bytes()
+    for name, dtype in DTYPES.items():
+        values = np.frombuffer(
+            data, dtype, len(getattr(index, name)), array_start(io.BytesIO(data), name)
+        )
+        assert values.tolist() == getattr(index, name).tolist()
+    layout = np.frombuffer(
+        data, np.int32, len(rows), array_start(io.BytesIO(data), "category/layout")
+    )
+    assert layout.tolist() == index.categories["layout"].tolist()
+
+
+@pytest.fixture
+def eager_threads() -> Iterator[None]:
+    """Threads take turns as often as they can, also in the middle of what is written in C."""
+    interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(1e-6)
+    gc.set_threshold(1)
+    gc.callbacks.append(lambda phase, info: sum(range(50)))
+    yield
+    gc.callbacks.pop()
+    gc.set_threshold(*thresholds)
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("eager_threads")
+def test_threads_read_at_the_same_time():
+    data = index_of(ROWS).to_bytes()
+
+    def read(number: int) -> list[int]:
+        if number % 2:
+            return RecordIndex.from_bytes(data).offset.tolist()
+        return read_columns(io.BytesIO(data), ["offset", "length"])[0].tolist()
+
+    with ThreadPoolExecutor(16) as pool:
+        read_all = list(pool.map(read, range(100)))
+    assert read_all == [[row["offset"] for row in ROWS]] * 100

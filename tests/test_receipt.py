@@ -68,7 +68,7 @@ def test_categories_are_the_layout_and_the_category_labels() -> None:
 
 @pytest.mark.parametrize("type_", LABEL_TYPES)
 def test_parses_every_type(type_: str) -> None:
-    assert Label.parse(f"net_total2:{type_}") == Label(name="net_total2", type=type_)  # type: ignore[arg-type]
+    assert Label.parse(f"net_total2:{type_}") == Label(name="net_total2", type=type_)
 
 
 @pytest.mark.parametrize(

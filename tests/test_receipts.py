@@ -94,7 +94,7 @@ def test_records_are_sorted_complete_and_inside_their_images(
         with Image.open(corpus / record["image"]) as image:
             image.load()
             width, height = image.size
-        assert 0.05e6 <= width * height <= 0.15e6
+        assert 0.29e6 <= width * height <= 0.51e6
         assert len(record["boxes"]) >= 8
         for box in record["boxes"]:
             assert box["text"] == box["text"].strip() != ""

@@ -57,6 +57,16 @@ def test_portable_runner_gives_the_same_bytes(
     assert contents(tmp_path / "out") == contents(dataset)
 
 
+def test_the_command_prints_its_summary_and_nothing_else(table: Path, tmp_path: Path):
+    output = tmp_path / "out"
+    command = [sys.executable, "-m", "beam_jobs.build", "--quiet", "--workers=2"]
+    command += ["--input", str(table), "--output", str(output)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert done.stdout.startswith(f"{output} is complete\n  inputs ")
+    assert done.stdout.count("\n") == 13
+
+
 def dataflow_arguments(folder: Path) -> list[str]:
     for name in ("temp", "staging"):
         (folder / name).mkdir()

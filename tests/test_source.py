@@ -17,10 +17,12 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.testing.util import assert_that
 
+import beam_jobs.source
 from beam_jobs.errors import BuildError
+from beam_jobs.files import escape
 from beam_jobs.rejection import Reason
 from beam_jobs.row import Row
-from beam_jobs.source import InputFormat, Source, _line_blocks
+from beam_jobs.source import InputFormat, Source
 from schemas.receipt import Label
 
 LABELS = (Label(name="total", type="float"), Label(name="currency", type="category"))
@@ -163,9 +165,9 @@ def test_columns_may_have_other_names(tmp_path: Path) -> None:
     assert row == Row(id="7", uri="/images/a", group="u", categories={"layout": "kiosk"})
 
 
-@pytest.mark.parametrize("name", ["t.jsonl", "t.jsonl.gz"])
+@pytest.mark.parametrize("name", ["t.jsonl", "t.jsonl.gz", "[t]*.jsonl"])
 def test_jsonl(tmp_path: Path, name: str) -> None:
-    file = table(
+    table(
         tmp_path / name,
         '\ufeff{"image": "a.jpg", "layout": "Bäcker", "total": 2, "currency": "EUR", "boxes": '
         '[{"xmin": 1, "ymin": 2, "xmax": 3, "ymax": 4}]}\n'
@@ -173,27 +175,43 @@ def test_jsonl(tmp_path: Path, name: str) -> None:
         '{"image": "b.jpg", "id": 7, "layout": 12, "group": 3, "total": "2", "currency": "EUR"}\r\n'
         '{"image": "c.jpg"}',
     )
-    [block] = _line_blocks(file)
-    rows = list(source("jsonl", labels=LABELS).jsonl_rows(block))
-    assert rows[:2] == [
-        Row(
+
+    def check(rows: list[Row]) -> None:
+        first, second, bad = sorted(rows, key=lambda row: row.uri)
+        assert first == Row(
             id="a.jpg",
             uri="/images/a.jpg",
             categories={"layout": "Bäcker", "currency": "EUR"},
             labels={"total": 2.0},
             boxes=((1.0, 2.0, 3.0, 4.0, ""),),
-        ),
-        Row(
+        )
+        assert second == Row(
             id="7",
             uri="/images/b.jpg",
             group="3",
             categories={"layout": "12", "currency": "EUR"},
             labels={"total": 2.0},
-        ),
-    ]
-    [bad] = rows[2:]
-    assert (bad.id, bad.source) == ("c.jpg", '{"image": "c.jpg"}')
-    assert bad.problem == (Reason.LABEL_MISSING, "label total has no value")
+        )
+        assert (bad.id, bad.source) == ("c.jpg", '{"image": "c.jpg"}')
+        assert bad.problem == (Reason.LABEL_MISSING, "label total has no value")
+
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        path = escape(str(tmp_path / name))
+        assert_that(source("jsonl", path, labels=LABELS).read(pipeline), check)
+
+
+def test_ranges_of_a_table_are_read_once_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [f'{{"image": "{number}", "layout": "x"}}' for number in range(200)]
+    table(tmp_path / "t.jsonl", "\n".join(lines))
+    monkeypatch.setattr(beam_jobs.source, "_RANGE_BYTES", 100)
+
+    def check(rows: list[Row]) -> None:
+        assert sorted(int(row.id) for row in rows) == list(range(200))
+
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        assert_that(source("jsonl", tmp_path / "t.jsonl").read(pipeline), check)
 
 
 @pytest.mark.parametrize(
@@ -216,12 +234,8 @@ def test_jsonl(tmp_path: Path, name: str) -> None:
         ),
     ],
 )
-def test_odd_jsonl(tmp_path: Path, line: bytes, reason: Reason) -> None:
-    good = b'{"image": "good", "layout": "x"}'
-    file = table(tmp_path / "t.jsonl", line + b"\n" + good + b"\n")
-    [block] = _line_blocks(file)
-    bad, row = source("jsonl").jsonl_rows(block)
-    assert row.id == "good"
+def test_odd_jsonl(line: bytes, reason: Reason) -> None:
+    [bad] = source("jsonl").jsonl_row(line)
     assert bad.problem is not None
     assert bad.problem[0] == reason
     assert bad.problem[1]
@@ -233,9 +247,8 @@ def test_the_id_zero_is_an_id() -> None:
     assert (row.id, row.problem) == ("0", None)
 
 
-def test_bad_lines_are_kept_as_they_were(tmp_path: Path) -> None:
-    [block] = _line_blocks(table(tmp_path / "t.jsonl", '{"image": "ä",\n'))
-    [bad] = source("jsonl").jsonl_rows(block)
+def test_bad_lines_are_kept_as_they_were() -> None:
+    [bad] = source("jsonl").jsonl_row('{"image": "ä",'.encode())
     assert bad.source == '{"image": "ä",'
     assert bad.id.startswith("row:")
     assert bad.problem is not None
@@ -362,7 +375,7 @@ def test_parquet(tmp_path: Path) -> None:
             "currency": ["EUR", "CHF"],
             "boxes": [[{"xmin": 1, "ymin": 2, "xmax": 3, "ymax": 4, "text": "ä"}], None],
         }
-        parquet.write_table(pa.table(columns), tmp_path / f"part-{part}.parquet")
+        parquet.write_table(pa.table(columns), tmp_path / f"part[{part}].parquet")
     expected = [
         Row(
             id=f"{part}-a.jpg",

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schemas.example import encode_example, parse_example
 from schemas.receipt import Feature
 from schemas.statistics import FeatureSummary, RecordSummary
 
@@ -32,7 +33,7 @@ RECORD = st.fixed_dictionaries(
 def summary_of(records: Sequence[dict[str, Any]]) -> RecordSummary:
     summary = RecordSummary()
     for record in records:
-        summary.add(FEATURES, record)
+        summary.add(parse_example(FEATURES, encode_example(FEATURES, record)))
     return summary
 
 
@@ -87,7 +88,7 @@ def test_of_one_feature(feature: str, values: list[Any], expected: FeatureSummar
     summary = RecordSummary()
     [declared] = [each for each in FEATURES if each.name == feature]
     for value in values:
-        summary.add([declared], {feature: value})
+        summary.add(parse_example([declared], encode_example([declared], {feature: value})))
     assert summary.features == {feature: expected}
 
 

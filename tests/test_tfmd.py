@@ -1,6 +1,7 @@
 """The schema and statistics protos, read back with tensorflow-metadata."""
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,13 +9,19 @@ import pytest
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 
-from schemas.receipt import Label, receipt_features
+from schemas.example import encode_example, parse_example
+from schemas.receipt import Feature, Label, receipt_features
 from schemas.statistics import RecordSummary
 from schemas.tfmd import schema_text, statistics_bytes
 
 LABELS = (Label(name="total", type="float"), Label(name="currency", type="category"))
 FEATURES = receipt_features(LABELS)
 VOCABULARIES = {"layout": ["bäcker", "kiosk", "zoo"], "currency": ["CHF", "EUR"]}
+
+
+def stored(features: Sequence[Feature], values: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
+    """Values as a record holds them."""
+    return parse_example(features, encode_example(features, values))
 
 
 def record(**values: Any) -> dict[str, Any]:
@@ -54,7 +61,7 @@ def schema() -> schema_pb2.Schema:
 def statistics() -> statistics_pb2.DatasetFeatureStatisticsList:
     summary = RecordSummary()
     for each in RECORDS:
-        summary.add(FEATURES, each)
+        summary.add(stored(FEATURES, each))
     empty = (RecordSummary(), {"layout": (0, 0, 0), "currency": (0, 0)})
     data = statistics_bytes(FEATURES, {"train": (summary, COUNTS), "test": empty}, VOCABULARIES)
     return statistics_pb2.DatasetFeatureStatisticsList.FromString(data)
@@ -183,7 +190,7 @@ def test_statistics_bytes_are_reproducible() -> None:
     def serialized() -> bytes:
         summary = RecordSummary()
         for each in RECORDS:
-            summary.add(FEATURES, each)
+            summary.add(stored(FEATURES, each))
         return statistics_bytes(FEATURES, {"train": (summary, COUNTS)}, VOCABULARIES)
 
     assert len(serialized()) > 100
@@ -195,7 +202,7 @@ def test_statistics_name_at_most_a_hundred_values() -> None:
     [layout] = [each for each in FEATURES if each.name == "receipt/layout"]
     summary = RecordSummary()
     for name in names:
-        summary.add([layout], {"receipt/layout": name})
+        summary.add(stored([layout], {"receipt/layout": name}))
     data = statistics_bytes(
         [layout], {"train": (summary, {"layout": [1] * 150})}, {"layout": names}
     )

@@ -3,15 +3,22 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import google_crc32c
 import pytest
 
 pytest.importorskip("apache_beam")
 
+import beam_jobs.exclude
 from beam_jobs.verify import main
+from beam_jobs.verify_shard import Fault, check_shard
+from schemas.excluded import Excluded, ExcludedRecord
 from schemas.index import RecordIndex
-from schemas.manifest import COMPLETED, MANIFEST, STATISTICS, Manifest
+from schemas.manifest import COMPLETED, EXCLUDED, MANIFEST, STATISTICS, Manifest
+from schemas.tfrecord import frame, unframe
+from tests.conftest import contents
 
 SHARD = "receipts-train.tfrecord-00002-of-00004"
 INDEX = "receipts-train.index-00002-of-00004"
@@ -57,7 +64,8 @@ def test_flipped_byte_is_named_by_file_record_and_offset(copy: Path, capsys):
         f"wrong (id {index.id(3)!r})\n"
     ) in printed.out
     assert f"{copy / SHARD}: has another checksum than in the manifest\n" in printed.out
-    assert printed.err == f"{copy} has 2 faults\n"
+    assert printed.err == f"{copy} has 2 faults: --exclude leaves out 1 damaged record\n"
+    assert not (copy / EXCLUDED).exists()
 
 
 @pytest.mark.parametrize(
@@ -115,6 +123,16 @@ def test_flipped_byte_is_named_by_file_record_and_offset(copy: Path, capsys):
             id="statistics are broken",
         ),
         pytest.param(
+            lambda d: (d / EXCLUDED).write_text("{}"),
+            "excluded.json: not a tillroll-excluded file",
+            id="excluded is broken",
+        ),
+        pytest.param(
+            lambda d: (d / EXCLUDED).write_text(Excluded(dataset_digest="ab").to_json()),
+            "excluded.json: belongs to the dataset with digest ab, the manifest beside it has ",
+            id="excluded from another",
+        ),
+        pytest.param(
             lambda d: change_manifest(
                 d,
                 lambda v: v["splits"]["train"]["category_counts"].update(layout=[0] * 7 + [1][:0]),
@@ -141,3 +159,271 @@ def test_unfair_shard_is_a_fault(copy: Path, capsys):
     assert main([str(copy), "--quiet", "--workers=1"]) == 1
     assert "its fair share is" in capsys.readouterr().out
     assert Manifest.from_json((copy / MANIFEST).read_text()).counts.written == 44
+
+
+def manifest_of(directory: Path) -> Manifest:
+    return Manifest.from_json((directory / MANIFEST).read_text())
+
+
+def index_of(directory: Path) -> RecordIndex:
+    return RecordIndex.from_bytes((directory / INDEX).read_bytes())
+
+
+def entry(directory: Path, position: int, fault: str = "by hand") -> ExcludedRecord:
+    index = index_of(directory)
+    return ExcludedRecord(
+        position=position, id=index.id(position), offset=int(index.offset[position]), fault=fault
+    )
+
+
+def test_exclude_leaves_out_damaged_records_and_no_others(copy: Path, capsys):
+    """Payload, then a length, in two runs; then sound, though the shard's checksum is wrong."""
+    index = index_of(copy)
+    sound = (
+        f"{copy} is sound: 44 records in 8 shards, 7 layouts, each within one record of its fair "
+        "share in every shard\n"
+    )
+
+    def excluded(record: int, message: str) -> str:
+        place = f"{copy / SHARD}, record {record} at byte {index.offset[record]}"
+        return f"excluded {place}: {message} (id {index.id(record)!r})\n"
+
+    flip(copy / SHARD, offset_of(copy, 3) + 200)
+    assert main([str(copy), "--exclude", "--quiet", "--workers=1"]) == 0
+    assert capsys.readouterr().out == (
+        excluded(3, "checksum of the record's bytes is wrong")
+        + sound
+        + f"1 of these records is excluded: {copy / EXCLUDED} says why\n"
+    )
+
+    flip(copy / SHARD, offset_of(copy, 1))
+    harmed = contents(copy)
+    assert main([str(copy), "--quiet", "--workers=1"]) == 1
+    printed = capsys.readouterr()
+    place = f"{copy / SHARD}, record 1 at byte {index.offset[1]}"
+    assert printed.out == (
+        f"{place}: checksum of the record's length is wrong (id {index.id(1)!r})\n"
+    )
+    assert printed.err == f"{copy} has 1 fault: --exclude leaves out 1 damaged record\n"
+
+    assert main([str(copy), "--exclude", "--quiet", "--workers=1"]) == 0
+    last_line = f"2 of these records are excluded: {copy / EXCLUDED} says why\n"
+    assert capsys.readouterr().out == (
+        excluded(1, "checksum of the record's length is wrong") + sound + last_line
+    )
+    before = contents(copy)
+    assert {name for name in before if before[name] != harmed[name]} == {EXCLUDED}
+    assert json.loads(before[EXCLUDED]) == {
+        "format": "tillroll-excluded",
+        "format_version": 1,
+        "dataset_digest": manifest_of(copy).digest,
+        "shards": {
+            SHARD: [
+                entry(copy, 1, "checksum of the record's length is wrong").__dict__,
+                entry(copy, 3, "checksum of the record's bytes is wrong").__dict__,
+            ]
+        },
+    }
+    assert main([str(copy), "--quiet", "--workers=1"]) == 0
+    assert capsys.readouterr().out == sound + last_line
+    assert contents(copy) == before
+
+
+def test_exclude_says_what_it_cannot_exclude(copy: Path, capsys):
+    """A damaged index stands; a damaged record of another shard is excluded all the same."""
+    flip(copy / INDEX, (copy / INDEX).stat().st_size // 2)
+    other = "receipts-train.tfrecord-00000-of-00004"
+    flip(copy / other, 200)
+    assert main([str(copy), "--exclude", "--quiet", "--workers=1"]) == 1
+    printed = capsys.readouterr()
+    standing, excluded = printed.out.splitlines()
+    assert standing.startswith(f"{copy / INDEX}: can't be read: not a record index: ")
+    assert excluded.startswith(f"excluded {copy / other}, record 0 at byte 0: checksum of the ")
+    assert printed.err == (
+        f"{copy} has 1 fault that can't be excluded: restore what is named from a copy, or build "
+        "the dataset again\n"
+    )
+    excluded = Excluded.from_json((copy / EXCLUDED).read_text(), manifest_of(copy))
+    assert (len(excluded), excluded.positions(other)) == (1, (0,))
+
+
+def test_exclusions_that_can_not_be_written_are_no_exclusions(copy: Path, capsys, monkeypatch):
+    def refuse(path: str, data: bytes) -> None:
+        raise PermissionError(f"{path} is on a read-only disk")
+
+    flip(copy / SHARD, 200)
+    monkeypatch.setattr(beam_jobs.exclude.files, "write", refuse)
+    assert main([str(copy), "--exclude", "--quiet", "--workers=1"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert f"error: {copy / EXCLUDED} could not be written, so nothing more is exc" in printed.err
+    assert "is on a read-only disk" in printed.err
+
+
+def test_a_rebuild_takes_the_exclusions_away(copy: Path, dataset: Path, table: Path, build):
+    """Even one of the same digest: its records are whole again."""
+    excluded = Excluded(dataset_digest=manifest_of(copy).digest)
+    text = excluded.adding(SHARD, [entry(copy, 3)]).to_json()
+    (copy / EXCLUDED).write_text(text)
+    labels = ("--label", "total:float", "--label", "language:category")
+    assert build(table, copy, "--shards", "4", *labels, "--overwrite") == 0
+    assert contents(copy) == contents(dataset)
+
+
+def replace_record(directory: Path, record: int, old: bytes, new: bytes) -> None:
+    """Changes a record to one whose frame is whole."""
+    index = index_of(directory)
+    start = int(index.offset[record])
+    end = start + int(index.length[record])
+    data = (directory / SHARD).read_bytes()
+    payload = unframe(data[start:end], start)
+    assert payload.count(old) == 1
+    assert len(old) == len(new)
+    framed = frame(payload.replace(old, new))
+    (directory / SHARD).write_bytes(data[:start] + framed + data[end:])
+
+
+def change_index(directory: Path, *, seal: bool) -> None:
+    """Gives record 3 another height; `seal` makes that the build's own index."""
+    index = index_of(directory)
+    index.height[3] += 1
+    data = replace(index).to_bytes()
+    (directory / INDEX).write_bytes(data)
+    if seal:
+        change_manifest(
+            directory,
+            lambda v: v["splits"]["train"]["shards"][2].update(
+                index_crc32c=google_crc32c.value(data)
+            ),
+        )
+
+
+def cut(directory: Path, record: int) -> None:
+    """Ends the shard inside a record."""
+    data = (directory / SHARD).read_bytes()
+    (directory / SHARD).write_bytes(data[: offset_of(directory, record) + 5])
+
+
+CHECKSUM = "has another checksum than in the manifest"
+
+
+@pytest.mark.parametrize(
+    ("harm", "excluded", "exclude", "whole_file", "records", "excludable"),
+    [
+        # Damaged records, before and while they are excluded: only then is the checksum excused.
+        pytest.param(
+            lambda d: flip(d / SHARD, 200), (), False, [CHECKSUM], [0], True, id="payload"
+        ),
+        pytest.param(lambda d: flip(d / SHARD, 200), (), True, [], [0], True, id="excluding"),
+        pytest.param(lambda d: flip(d / SHARD, 200), (0,), False, [], [], True, id="excluded"),
+        pytest.param(
+            lambda d: [flip(d / SHARD, offset_of(d, each)) for each in (1, 4)],
+            (1,),
+            False,
+            [],
+            [4],
+            True,
+            id="one of two lengths is excluded",
+        ),
+        pytest.param(lambda d: None, (3,), False, [], [], True, id="a sound record by hand"),
+        # A change that no record's own checks see: the checksum stands while all of them pass.
+        pytest.param(
+            lambda d: replace_record(d, 3, b"l2", b"X2"),
+            (),
+            True,
+            [CHECKSUM],
+            [],
+            True,
+            id="another text",
+        ),
+        pytest.param(
+            lambda d: replace_record(d, 3, b"l2", b"X2"),
+            (4,),
+            False,
+            [CHECKSUM],
+            [],
+            True,
+            id="another text, and a sound record is excluded",
+        ),
+        # The index decides where records lie: only the build's own index lets one be excluded.
+        pytest.param(
+            lambda d: change_index(d, seal=True), (), True, [], [3], True, id="row disagrees"
+        ),
+        pytest.param(
+            lambda d: change_index(d, seal=False),
+            (),
+            True,
+            [CHECKSUM],
+            [3],
+            False,
+            id="row of another index disagrees",
+        ),
+        # A cut shard: what lies before the cut is read by its offset.
+        pytest.param(lambda d: cut(d, -1), (), False, ["has ", CHECKSUM], [-1], True, id="cut"),
+        pytest.param(lambda d: cut(d, -1), (), True, [], [-1], True, id="cut, excluding"),
+        pytest.param(lambda d: cut(d, -2), (-1,), False, [], [-2], True, id="cut, half excluded"),
+        pytest.param(
+            lambda d: (d / SHARD).write_bytes((d / SHARD).read_bytes() + b"12345"),
+            (3,),
+            True,
+            ["has ", CHECKSUM, "holds 5 bytes after the last record of its index"],
+            [],
+            True,
+            id="longer",
+        ),
+    ],
+)
+def test_when_the_checksum_of_a_whole_shard_stands(
+    copy: Path,
+    harm: Callable[[Path], object],
+    excluded: tuple[int, ...],
+    exclude: bool,
+    whole_file: list[str],
+    records: list[int],
+    excludable: bool,
+):
+    size = len(index_of(copy))
+    entries = [entry(copy, each % size) for each in excluded]
+    harm(copy)
+    faults = check(copy, entries, exclude=exclude)
+    of_files = [each.message for each in faults if each.record is None]
+    of_records = [each for each in faults if each.record is not None]
+    assert len(of_files) == len(whole_file)
+    assert all(map(str.startswith, of_files, whole_file)), of_files
+    assert [each.record for each in of_records] == [each % size for each in records]
+    assert all(each.excludable is excludable for each in of_records)
+
+
+def check(directory: Path, entries: list[ExcludedRecord], *, exclude: bool) -> list[Fault]:
+    return check_shard(
+        str(directory), manifest_of(directory), "train", 2, entries, exclude=exclude
+    ).faults
+
+
+@pytest.mark.parametrize("exclude", [True, False])
+def test_a_shard_without_a_sound_record_is_another_file(copy: Path, exclude: bool):
+    shutil.copy(copy / SHARD.replace("00002-of", "00001-of"), copy / SHARD)
+    faults = check(copy, [], exclude=exclude)
+    assert [each.record for each in faults if each.record is not None] == list(
+        range(len(index_of(copy)))
+    )
+    assert not any(each.excludable for each in faults)
+    sentence = "holds no sound record: restore it from a copy, or build the dataset again"
+    assert sentence in [each.message for each in faults if each.record is None]
+
+
+def test_an_entry_that_names_another_record_is_a_fault(copy: Path):
+    index = index_of(copy)
+    wrong = replace(entry(copy, 3), id="alpha-99", offset=7)
+    assert [str(each) for each in check(copy, [wrong], exclude=False)] == [
+        f"{copy / EXCLUDED}: leaves out record 3 of {SHARD} as id 'alpha-99' at byte 7, the index "
+        f"has id {index.id(3)!r} at byte {index.offset[3]} there"
+    ]
+
+
+def test_help_says_what_exclude_does(capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        main(["--help"])
+    assert exit_info.value.code == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert "--exclude list damaged records in DIRECTORY/excluded.json" in words

@@ -18,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=2000, help="receipts (%(default)s)")
     parser.add_argument("--layouts", type=int, default=60, help="layouts (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of all choices (%(default)s)")
-    size_help = "photo: 0.3 to 12 megapixels, small: 0.05 to 0.15 (%(default)s)"
+    size_help = "photo: 0.3 to 12 megapixels, small: 0.3 to 0.5 (%(default)s)"
     parser.add_argument("--size", choices=SIZES, default="photo", help=size_help)
     parser.add_argument("--workers", type=int, help="processes (one a processor)")
     parser.add_argument("--contact-sheet", type=Path, help="also draw an overview to this image")

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from PIL import Image, ImageDraw, ImageOps
 
@@ -45,7 +46,7 @@ def contact_sheet(
     return sheet
 
 
-def picture_with_boxes(root: Path, entry: dict[str, object], *, boxes: bool = True) -> Image.Image:
+def picture_with_boxes(root: Path, entry: dict[str, Any], *, boxes: bool = True) -> Image.Image:
     """One receipt, upright, with its texts' boxes in red.
 
     Args:
@@ -59,7 +60,7 @@ def picture_with_boxes(root: Path, entry: dict[str, object], *, boxes: bool = Tr
     if boxes:
         draw = ImageDraw.Draw(picture)
         width = max(1, picture.width // 700)
-        for box in entry["boxes"]:  # type: ignore[attr-defined]
+        for box in entry["boxes"]:
             edges = [box[edge] for edge in ("xmin", "ymin", "xmax", "ymax")]
             draw.rectangle(edges, outline=(230, 30, 30), width=width)
     picture.info["exif"] = exif.tobytes()

@@ -73,7 +73,7 @@ def generate(
       count: receipts to write.
       layouts: how many layouts there are; the last third of them have one receipt each.
       seed: 0 or more.
-      size: "photo" for 0.3 to 12 megapixels, "small" for 0.05 to 0.15.
+      size: "photo" for 0.3 to 12 megapixels, "small" for 0.3 to 0.5.
       workers: processes; None is one for each processor this process may use.
       progress: whether to show a progress bar on stderr.
 

@@ -9,7 +9,7 @@ from benchmarks.receipts.randomness import chance, pick_weighted
 SIZES = ("photo", "small")
 LIGHTINGS = ("daylight", "lamp", "office", "dim", "flash", "scanner")
 BACKGROUNDS = ("wood", "cloth", "dark", "plain", "stone", "checked")
-_MEGAPIXELS = {"photo": (0.3, 12.0), "small": (0.05, 0.15)}
+_MEGAPIXELS = {"photo": (0.3, 12.0), "small": (0.3, 0.5)}
 
 
 @dataclass(frozen=True, kw_only=True)

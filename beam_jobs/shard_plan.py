@@ -1,0 +1,213 @@
+"""The middle of the job: from references to the plan, and to the shard of each record."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.pvalue import AsDict, AsSingleton, TaggedOutput
+
+from beam_jobs import files
+from beam_jobs.deal import BlockStarts, Census, Plan, assign, make_plan
+from beam_jobs.errors import TRY_AGAIN, BuildError
+from beam_jobs.options import BuildOptions
+from beam_jobs.prepared import Rejected
+from beam_jobs.references import References
+from beam_jobs.row_file import Range
+from beam_jobs.write import Vocabularies
+from schemas.receipt import LAYOUT
+
+PLAN_NAME = "plan.json"
+STARTS_NAME = "starts"
+ShardKey = tuple[int, int]  # split, number
+Starts = Mapping[int, Range]  # group to where its BlockStarts lie
+
+
+def plan_shards(
+    kept: beam.PCollection[tuple[int, str]],
+    rejected: beam.PCollection[Rejected],
+    inputs: AsSingleton,
+    duplicates: AsSingleton | int,
+    options: BuildOptions,
+) -> tuple[beam.PCollection[Plan], beam.PCollection[Starts], AsSingleton]:
+    """The plan, where each group's starts lie and the vocabularies.
+
+    Args:
+      kept: (group, path of its References).
+      rejected: the inputs that are not among them.
+      inputs: number of inputs.
+      duplicates: number of inputs that were left out as duplicates.
+      options: what to build.
+    """
+    vocabularies = AsSingleton(
+        kept
+        | "Values" >> beam.MapTuple(lambda _, path: _values(_read(path)))
+        | "Vocabularies" >> beam.CombineGlobally(_union)
+        | "SortValues" >> beam.Map(lambda sets: {name: sorted(sets[name]) for name in sets})
+    )
+    reasons = AsDict(
+        rejected
+        | "CountReasons" >> beam.Map(lambda each: (each.reason, (1, f"{each.id}: {each.message}")))
+        | "PerReason" >> beam.CombinePerKey(_count_and_example)
+    )
+
+    def plan(
+        censuses: Sequence[Census],
+        vocabularies: Vocabularies,
+        inputs: int,
+        duplicates: int,
+        reasons: Mapping[str, tuple[int, str]],
+    ) -> Iterator[Any]:
+        check_rejections(inputs, reasons, options.max_bad_fraction)
+        rejected = sum(count for count, _ in reasons.values())
+        counted = sum(int(each.count.sum()) for each in censuses)
+        if counted + duplicates + rejected != inputs:
+            raise BuildError(
+                f"of {inputs:,} inputs {counted:,} are to be written, {duplicates:,} are "
+                f"duplicates and {rejected:,} are rejected: {TRY_AGAIN}"
+            )
+        layouts = vocabularies[LAYOUT]
+        decided, starts = make_plan(
+            censuses,
+            layouts=len(layouts),
+            fractions=options.splits,
+            shards=options.shards,
+            shard_bytes=options.shard_size_mb << 20,
+            shards_multiple_of=options.shards_multiple_of,
+        )
+        outline = {
+            "inputs": inputs,
+            "rejected": {reason: count for reason, (count, _) in reasons.items()},
+            "layouts": layouts,
+            "counts": decided.counts.tolist(),
+            "shards": decided.shards.tolist(),
+        }
+        files.write(files.join(options.staging, PLAN_NAME), json.dumps(outline).encode())
+        yield decided
+        yield TaggedOutput("starts", _write_starts(options.staging, starts))
+
+    outputs = (
+        kept
+        | "Census" >> beam.Map(_census, vocabularies=vocabularies)
+        | "AllCensuses" >> beam.combiners.ToList()
+        | "Plan"
+        >> beam.FlatMap(
+            plan,
+            vocabularies=vocabularies,
+            inputs=inputs,
+            duplicates=duplicates,
+            reasons=reasons,
+        ).with_outputs("starts", main="plan")
+    )
+    return outputs["plan"], outputs["starts"], vocabularies
+
+
+def check_rejections(
+    inputs: int, reasons: Mapping[str, tuple[int, str]], max_bad_fraction: float
+) -> None:
+    """Stops the build if too many inputs were rejected.
+
+    Args:
+      inputs: number of inputs.
+      reasons: reason code to how many were rejected for it, and an example.
+      max_bad_fraction: the limit.
+
+    Raises:
+      BuildError: more inputs were rejected than allowed, or all of them.
+    """
+    rejected = sum(count for count, _ in reasons.values())
+    listing = "".join(
+        f"\n  {count:>8,}  {reason}, such as {example}"
+        for reason, (count, example) in sorted(reasons.items(), key=lambda each: -each[1][0])
+    )
+    if rejected > max_bad_fraction * inputs:
+        raise BuildError(
+            f"{rejected:,} of {inputs:,} inputs are bad, more than --max-bad-fraction "
+            f"{max_bad_fraction:g} allows; nothing was published:{listing}\n"
+            "Mend the inputs, or raise the limit to send them to quarantine."
+        )
+    if rejected == inputs:
+        raise BuildError(f"all {inputs:,} inputs are bad; nothing was published:{listing}")
+
+
+def _write_starts(staging: str, starts: Mapping[int, BlockStarts]) -> Starts:
+    """Writes the starts of all groups to one file: together they are too large a side input."""
+    path = files.join(staging, STARTS_NAME)
+    ranges, offset = {}, 0
+    with files.create(path) as file:
+        for group, each in starts.items():
+            data = each.to_bytes()
+            file.write(data)
+            ranges[group] = (path, offset, len(data))
+            offset += len(data)
+    return ranges
+
+
+def _read(path: str) -> References:
+    return References.from_bytes(files.read(path))
+
+
+def _census(kept: tuple[int, str], vocabularies: Vocabularies) -> Census:
+    group, path = kept
+    references = _read(path)
+    _, layout = references.recoded(vocabularies).categories[LAYOUT]
+    return Census.of(
+        group,
+        group=references.group,
+        layout=layout,
+        size_bytes=int(references.location["length"].sum(dtype=np.int64)),
+    )
+
+
+def deal(
+    kept: tuple[int, str],
+    plan: Plan,
+    starts: Starts,
+    vocabularies: Vocabularies,
+) -> Iterator[tuple[ShardKey, bytes]]:
+    """ORDERED_LOCATION, as bytes, of a group's records by their shard."""
+    group, path = kept
+    references = _read(path)
+    if not len(references):
+        return
+    if group not in starts:
+        raise BuildError(f"group {group} of {len(references)} records was not counted: {TRY_AGAIN}")
+    own_starts = BlockStarts.from_bytes(
+        files.read_range(*starts[group]), splits=len(plan.split_names)
+    )
+    _, layout = references.recoded(vocabularies).categories[LAYOUT]
+    split, shard = assign(plan, own_starts, group=references.group, layout=layout)
+    locations = references.ordered_locations()
+    order = np.lexsort((shard, split))
+    places = np.stack([split[order], shard[order]], axis=1)
+    firsts = np.flatnonzero(np.any(places[1:] != places[:-1], axis=1)) + 1
+    for rows in np.split(order, firsts):
+        yield (int(split[rows[0]]), int(shard[rows[0]])), locations[rows].tobytes()
+
+
+def every_shard(plan: Plan) -> Iterator[tuple[ShardKey, bytes]]:
+    """Nothing for each shard, so that one without records is written too."""
+    for split, count in enumerate(plan.shards.tolist()):
+        for number in range(count):
+            yield (split, number), b""
+
+
+def _values(references: References) -> dict[str, set[str]]:
+    return {
+        name: {values[code] for code in np.unique(codes).tolist()}
+        for name, (values, codes) in references.categories.items()
+    }
+
+
+def _union(parts: Iterable[Mapping[str, set[str]]]) -> dict[str, set[str]]:
+    union: dict[str, set[str]] = {}
+    for part in parts:
+        for name, values in part.items():
+            union.setdefault(name, set()).update(values)
+    return union
+
+
+def _count_and_example(parts: Iterable[tuple[int, str]]) -> tuple[int, str]:
+    counts, examples = zip(*parts, strict=True)
+    return sum(counts), min(examples)
