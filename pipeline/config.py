@@ -1,7 +1,81 @@
 """Options of the input pipeline."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Augmentation = Callable[[dict[str, Any], Any], dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Balance:
+    """How often records of each layout come.
+
+    Attributes:
+      temperature: a layout of n records gets places in proportion to n ** temperature: 1 keeps
+        the natural shares, 0 gives every layout the same.
+      repeat_cap: most times a record comes in an epoch, on average over its layout.
+      by: the category to balance and to spread evenly, the layout or a label of type category.
+    """
+
+    temperature: float = 1.0
+    repeat_cap: float = 8.0
+    by: str = "layout"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature <= 1:
+            raise ValueError(
+                f"temperature must be 0 (every layout alike) to 1 (natural shares), "
+                f"got {self.temperature}"
+            )
+        if not self.repeat_cap >= 1:
+            raise ValueError(f"repeat_cap must be at least 1, got {self.repeat_cap}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How records are read; None stands for what suits where the dataset lies.
+
+    Attributes:
+      run_length: neighbouring records that are read, and dealt to batches, together. 1 keeps
+        every layout within one record of its share of each batch. With longer runs, which object
+        stores need to be fast, a batch is made of random runs of evenly chosen shards: shares
+        hold on average only, and `Balance.temperature` must be 1.
+      parallel_reads: runs read at a time; in local files, batches.
+      buffer_bytes: bytes fetched by a request.
+    """
+
+    run_length: int = 1
+    parallel_reads: int | None = None
+    buffer_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("run_length", "parallel_reads", "buffer_bytes"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomCrop:
+    """Training sees a random window of each stored image; what lies outside is not even decoded.
+
+    Unlike `pipeline.geometry.Crop`, the window has the resolution of the stored image, and height
+    and width of their own. It begins at a multiple of 8 pixels.
+
+    Attributes:
+      min_side: least height and width of the window, as a fraction of the image's.
+      min_visible: a box is set to 0 when less than this fraction of its area is in the window.
+    """
+
+    min_side: float = 0.7
+    min_visible: float = 0.3
+
+    def __post_init__(self) -> None:
+        if not 0 < self.min_side <= 1:
+            raise ValueError(f"min_side must be above 0 and at most 1, got {self.min_side}")
+        if not 0 <= self.min_visible <= 1:
+            raise ValueError(f"min_visible must be 0 to 1, got {self.min_visible}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -9,28 +83,61 @@ class InputConfig:
     """How records become elements.
 
     Attributes:
-      height, width: size of the images in pixels; receipts are fitted into it on white padding.
+      height, width: size of the images in pixels.
       channels: 1 for greyscale, 3 for RGB.
+      crop: which part of an image training sees; None for all of it. Evaluation sees all.
+      fit: images are fitted into the size on white padding ("pad"), or stretched to it.
+      dtype: "float32" in 0…1, or "uint8" to normalise on the device.
       label: category whose id is the label.
-      output: "tuple" for (image, label), as Keras' `fit` takes them, or "features" for a dict of
-        "image", "label", "boxes" and "id".
-      shuffle_buffer: records held in memory for shuffling.
-      max_boxes: boxes of an element in "features"; further ones are left out.
+      sample_weights: elements carry importance weights, which undo `balance`.
+      features: None for elements as Keras takes them, (image, label) or, with `sample_weights`,
+        (image, label, weight). Else the names of the features of a dict: "image", "label",
+        "weight", "boxes", "id", "step" and "row" (place in the global batch), "seed" (of the
+        example), the names of declared labels, and `NAME_id` for categories.
+      max_boxes: rows of "boxes"; further boxes are left out.
+      augmentations: operations of `pipeline.augment`, or any callables like them, run in batches;
+        one with Python's `if` or `while` over tensors needs the decorator `tf.function`.
+      placement: augmentations run in the input pipeline ("host"), or are left to the training
+        step ("device"), which calls `pipeline.augment.augment` on the features.
+      balance: how often records of each layout come.
+      reading: how records are read.
     """
 
     height: int = 256
     width: int = 256
     channels: Literal[1, 3] = 3
+    crop: RandomCrop | None = None
+    fit: Literal["pad", "stretch"] = "pad"
+    dtype: Literal["float32", "uint8"] = "float32"
     label: str = "layout"
-    output: Literal["tuple", "features"] = "tuple"
-    shuffle_buffer: int = 1024
+    sample_weights: bool = False
+    features: tuple[str, ...] | None = None
     max_boxes: int = 256
+    augmentations: tuple[Augmentation, ...] = ()
+    placement: Literal["host", "device"] = "host"
+    balance: Balance = field(default_factory=Balance)
+    reading: Reading = field(default_factory=Reading)
 
     def __post_init__(self) -> None:
-        for name in ("height", "width", "shuffle_buffer", "max_boxes"):
+        for name in ("height", "width", "max_boxes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.channels not in (1, 3):
-            raise ValueError(f"channels must be 1 (greyscale) or 3 (RGB), got {self.channels}")
-        if self.output not in ("tuple", "features"):
-            raise ValueError(f"output must be 'tuple' or 'features', got {self.output!r}")
+        for name, allowed in (
+            ("channels", (1, 3)),
+            ("fit", ("pad", "stretch")),
+            ("dtype", ("float32", "uint8")),
+            ("placement", ("host", "device")),
+        ):
+            if getattr(self, name) not in allowed:
+                choices = " or ".join(map(repr, allowed))
+                raise ValueError(f"{name} must be {choices}, got {getattr(self, name)!r}")
+        if self.reading.run_length > 1 and self.balance.temperature != 1:
+            raise ValueError(
+                f"run_length {self.reading.run_length} deals neighbours together, whatever their "
+                f"layout: set it to 1 for a temperature of {self.balance.temperature}"
+            )
+        if self.placement == "device" and not {"image", "seed"} <= set(self.features or ()):
+            raise ValueError(
+                "placement 'device' leaves augmentation to the training step, which needs the "
+                "features 'image' and 'seed': name them in features"
+            )

@@ -1,138 +1,153 @@
 """From a dataset directory to a dataset that any distribution strategy can train on."""
 
+import dataclasses
 import os
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from pipeline.config import InputConfig
-from pipeline.info import DatasetInfo, load_info
-from pipeline.parse import parse
+from pipeline.deck import check_batch_size
+from pipeline.elements import Elements
+from pipeline.schedule import Slice
 
-_READERS = 16
+DataDir = str | os.PathLike[str] | None
 
 
 def make_dataset(
-    data_dir: str | os.PathLike[str] | None = None,
+    data_dir: DataDir = None,
     *,
     split: str = "train",
     global_batch_size: int = 256,
     config: InputConfig | None = None,
     seed: int = 0,
+    start_step: int = 0,
     input_context: tf.distribute.InputContext | None = None,
 ) -> tf.data.Dataset:
-    """An infinite training dataset for one input pipeline.
+    """The infinite training dataset of one input pipeline.
 
-    Every shard is a fair sample of the layouts, so each pipeline reads its own shards.
+    Every global batch holds each layout within one record of its share, and so does every
+    replica's slice of it. Equal arguments give equal batches, whatever the number of pipelines.
 
     Args:
       data_dir: dataset directory; None for the one that TILLROLL_DATA_DIR names.
       split: split to read.
       global_batch_size: records a training step takes, over all replicas.
       config: how records become elements.
-      seed: seeds the order of shards and records.
+      seed: seeds the order of the records and the augmentations.
+      start_step: global step to begin with, as when training is resumed.
       input_context: which pipeline this is; None for the only one.
 
     Returns:
-      Batches of global_batch_size / replicas records: see `InputConfig.output`.
+      Batches of global_batch_size / replicas records, see `InputConfig`; where the pipeline feeds
+      several replicas, their batches follow each other.
 
     Raises:
-      ValueError: the split or the label does not exist or is empty, the batch can't be divided
-        by the replicas, or there are fewer shards than pipelines.
+      ValueError: an argument does not fit the dataset; the sentence says what does.
     """
-    info = load_info(data_dir)
-    config = config or InputConfig()
     context = input_context or tf.distribute.InputContext()
-    _check(info, split, global_batch_size, config, context)
-
-    paths = info.shard_paths(split)[context.input_pipeline_id :: context.num_input_pipelines]
-    # Shards are read side by side, which mixes them before the shuffle buffer does.
-    records = (
-        tf.data.Dataset.from_tensor_slices(paths)
-        .shuffle(len(paths), seed=seed)
-        .repeat()
-        .interleave(
-            tf.data.TFRecordDataset,
-            cycle_length=min(_READERS, len(paths)),
-            num_parallel_calls=tf.data.AUTOTUNE,
-            deterministic=True,
-        )
-        .shuffle(config.shuffle_buffer, seed=seed)
-    )
-    features = info.manifest.features
-    elements = records.map(
-        lambda record: _select(parse(record, features, config), config),
-        num_parallel_calls=tf.data.AUTOTUNE,
-        deterministic=True,
-    )
-    batch_size = context.get_per_replica_batch_size(global_batch_size)
-    return elements.batch(batch_size, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
+    elements = Elements.load(data_dir, split, global_batch_size, config)
+    return elements.training(Slice.of(context), seed=seed, start_step=start_step)
 
 
 def make_distributed_dataset(
     strategy: tf.distribute.Strategy,
-    data_dir: str | os.PathLike[str] | None = None,
+    data_dir: DataDir = None,
     *,
     split: str = "train",
     global_batch_size: int = 256,
     config: InputConfig | None = None,
     seed: int = 0,
+    start_step: int = 0,
+    input_options: tf.distribute.InputOptions | None = None,
 ) -> tf.distribute.DistributedDataset:
-    """`make_dataset` for a strategy: each of its input pipelines reads its own shards.
+    """`make_dataset` for a strategy: each of its input pipelines makes its slice of each batch.
 
-    Train with explicit `steps_per_epoch`: the dataset is infinite.
+    Train with explicit `steps_per_epoch`: the dataset is infinite. TPUs take no strings: leave "id"
+    and "text" out of the features, or set `experimental_fetch_to_device=False`.
+
+    Under ParameterServerStrategy, give it to `ClusterCoordinator.create_per_worker_dataset`. Of W
+    workers each then makes every W-th global batch, at its own speed, and from the start again
+    when it was restarted. So it takes until the slowest has made its share of an epoch that each
+    record has come at least once; others may have come more often.
 
     Args:
       strategy: any `tf.distribute` strategy.
-      data_dir: dataset directory; None for the one that TILLROLL_DATA_DIR names.
+      data_dir: as in `make_dataset`, and so are the other arguments.
       split: split to read.
       global_batch_size: records a training step takes, over all replicas.
       config: how records become elements.
-      seed: seeds the order of shards and records.
+      seed: seeds the order of the records and the augmentations.
+      start_step: global step to begin with.
+      input_options: TensorFlow's, such as per-replica pipelines under MirroredStrategy.
     """
+    elements = Elements.load(data_dir, split, global_batch_size, config)
 
     def pipeline(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        return make_dataset(
-            data_dir,
-            split=split,
-            global_batch_size=global_batch_size,
-            config=config,
-            seed=seed,
-            input_context=context,
-        )
+        return elements.training(_slice(strategy, context), seed=seed, start_step=start_step)
 
-    return strategy.distribute_datasets_from_function(pipeline)
+    return strategy.distribute_datasets_from_function(pipeline, input_options)
 
 
-def _check(
-    info: DatasetInfo,
-    split: str,
-    global_batch_size: int,
-    config: InputConfig,
-    context: tf.distribute.InputContext,
-) -> None:
-    if not info.split(split).records:
-        raise ValueError(f"split {split!r} of {info.data_dir} is empty: choose another")
-    if config.label not in info.manifest.vocabularies:
-        raise ValueError(
-            f"label {config.label!r} is no category of {info.data_dir}: choose one of "
-            f"{', '.join(info.manifest.vocabularies)}"
-        )
-    replicas = context.num_replicas_in_sync
-    if global_batch_size < 1 or global_batch_size % replicas:
-        raise ValueError(
-            f"global_batch_size {global_batch_size} can't be divided by {replicas} replicas: "
-            f"choose a multiple of {replicas}"
-        )
-    shards = info.shard_paths(split)
-    if len(shards) < context.num_input_pipelines:
-        raise ValueError(
-            f"split {split!r} of {info.data_dir} has {len(shards)} shards for "
-            f"{context.num_input_pipelines} input pipelines: build it with "
-            f"--shards-multiple-of {context.num_input_pipelines}"
-        )
+class Evaluation(NamedTuple):
+    """A dataset and how many steps hold all of it; give them explicitly, as to Keras' `steps`."""
+
+    dataset: Any
+    steps: int
 
 
-def _select(
-    values: dict[str, tf.Tensor], config: InputConfig
-) -> dict[str, tf.Tensor] | tuple[tf.Tensor, tf.Tensor]:
-    return values if config.output == "features" else (values["image"], values["label"])
+def make_evaluation_dataset(
+    strategy: tf.distribute.Strategy,
+    data_dir: DataDir = None,
+    *,
+    split: str = "validation",
+    global_batch_size: int = 256,
+    config: InputConfig | None = None,
+) -> Evaluation:
+    """Each record of a split once, in full batches: the last one is padded with weight 0.
+
+    Elements always carry weights: (image, label, weight), or the features with "weight" among
+    them. Augmentations and balance are left out. Keras divides its `loss` by all rows, padding
+    included: name among `weighted_metrics` what is to be averaged over records.
+
+    Under ParameterServerStrategy, workers advance at their own speed, each with padding without
+    end behind its last record: take at least `steps`, until the weights add up to the records. A
+    worker that is restarted meanwhile gives its records again.
+
+    Args:
+      strategy: any `tf.distribute` strategy.
+      data_dir: as in `make_dataset`.
+      split: split to read.
+      global_batch_size: records of a step, over all replicas.
+      config: how records become elements.
+    """
+    elements = Elements.load(data_dir, split, global_batch_size, config, evaluation=True)
+    check_batch_size(global_batch_size, strategy.num_replicas_in_sync)
+    steps = elements.info.evaluation_steps(split, global_batch_size)
+    stop = None if is_parameter_server(strategy) else steps
+
+    def pipeline(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        return elements.evaluation(_slice(strategy, context), steps=stop)
+
+    return Evaluation(strategy.distribute_datasets_from_function(pipeline), steps)
+
+
+def is_parameter_server(strategy: tf.distribute.Strategy) -> bool:
+    """Whether its workers wait for nobody."""
+    return isinstance(strategy, tf.distribute.ParameterServerStrategy)
+
+
+def worker_count(strategy: tf.distribute.ParameterServerStrategy) -> int:
+    """How many workers there are, which TensorFlow tells nowhere in public."""
+    return int(strategy._cluster_resolver.cluster_spec().num_tasks("worker"))
+
+
+def _slice(strategy: tf.distribute.Strategy, context: tf.distribute.InputContext) -> Slice:
+    if not is_parameter_server(strategy):
+        return Slice.of(context)
+    # The context tells of one pipeline, on whichever worker: which one is known at run time.
+    return dataclasses.replace(
+        Slice.of(context),
+        workers=worker_count(strategy),
+        worker=tf.distribute.coordinator.experimental_get_current_worker_index(),
+    )

@@ -123,7 +123,7 @@ def draw_deal(info: DatasetInfo, path: Path) -> Path:
 
 def draw_batch(info: DatasetInfo, path: Path) -> Path:
     """The first batch of receipts as decoded, with the boxes of their lines."""
-    config = InputConfig(height=512, width=384, output="features", shuffle_buffer=64)
+    config = InputConfig(height=512, width=384, features=("image", "boxes", "label"))
     dataset = make_dataset(info.data_dir, global_batch_size=8, config=config)
     batch = next(iter(dataset))
     figure, axes = pyplot.subplots(2, 4, figsize=(11, 7.6), layout="constrained")

@@ -101,3 +101,12 @@ def dataset(
     labels = ("--label", "total:float", "--label", "language:category")
     assert build(table, output, "--shards", "4", *labels) == 0
     return output
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Benchmarks measure here: starting TensorFlow some twenty times would take minutes."""
+    from benchmarks import pipelines, timing
+
+    monkeypatch.setattr(timing, "in_new_process", lambda function, *arguments: function(*arguments))
+    monkeypatch.setattr(pipelines, "make_logical_cpus", lambda count: None)

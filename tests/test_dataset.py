@@ -1,6 +1,5 @@
-"""The training dataset: elements, shards per pipeline, strategies and errors."""
+"""The training dataset: elements, batches of several pipelines, and errors."""
 
-import collections
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +11,16 @@ pytest.importorskip("tensorflow")
 
 import tensorflow as tf
 
-from pipeline.config import InputConfig
+from pipeline.augment import augment
+from pipeline.config import Balance, InputConfig, RandomCrop, Reading
 from pipeline.dataset import make_dataset, make_distributed_dataset
+from pipeline.degradation import Noise
+from pipeline.geometry import Rotate
 from tests.handmade import BOX, LAYOUTS, write_dataset
 
 ROOT = Path(__file__).parents[1]
-SMALL = InputConfig(height=64, width=64, channels=1, output="features", shuffle_buffer=8)
+FEATURES = ("image", "label", "boxes", "id")
+SMALL = InputConfig(height=64, width=64, channels=1, features=FEATURES)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +39,9 @@ def ids_of(dataset: tf.data.Dataset, batches: int) -> list[str]:
 @pytest.mark.parametrize("channels", [1, 3])
 def test_image_is_fitted_and_boxes_follow(tmp_path: Path, raw: bool, grey: bool, channels: int):
     directory = write_dataset(tmp_path / "receipts", raw=raw, grey=grey)
-    config = InputConfig(height=96, width=96, channels=channels, output="features", max_boxes=3)
+    config = InputConfig(
+        height=96, width=96, channels=channels, features=("image", "boxes"), max_boxes=3
+    )
     batch = next(iter(make_dataset(directory, global_batch_size=4, config=config)))
     assert batch["image"].shape == (4, 96, 96, channels)
     assert batch["image"].dtype == tf.float32
@@ -63,12 +68,23 @@ def test_tuple_is_what_keras_takes(directory: Path):
     assert set(labels.numpy().tolist()) <= set(range(len(LAYOUTS)))
 
 
-def test_every_record_comes_before_one_is_repeated_often(directory: Path):
-    counts = collections.Counter(
-        ids_of(make_dataset(directory, global_batch_size=8, config=SMALL), 12)
-    )
-    assert len(counts) == 32
-    assert max(counts.values()) <= 4
+def test_weights_come_third(directory: Path):
+    config = InputConfig(height=32, width=32, sample_weights=True, balance=Balance(temperature=0))
+    dataset = make_dataset(directory, global_batch_size=8, config=config)
+    _, labels, weights = next(iter(dataset))
+    # Every layout gets as many places, but for "omega", whose single record comes 8 times.
+    counts = np.array([20, 9, 2, 1])
+    places = np.array([32 - 8, 32 - 8, 32 - 8, 3 * 8]) / 3
+    np.testing.assert_allclose(weights, (counts / places)[labels], rtol=1e-4)
+
+
+@pytest.mark.parametrize("global_batch_size", [1, 5, 8, 32])
+def test_an_epoch_holds_each_record_once(directory: Path, global_batch_size: int):
+    dataset = make_dataset(directory, global_batch_size=global_batch_size, config=SMALL)
+    steps = 32 // global_batch_size
+    for epoch in range(2):
+        ids = ids_of(dataset.skip(epoch * steps), steps)
+        assert len(set(ids)) == len(ids) == steps * global_batch_size
 
 
 def test_seed_fixes_the_order(directory: Path):
@@ -79,23 +95,69 @@ def test_seed_fixes_the_order(directory: Path):
     assert orders[0] == orders[1] != orders[2]
 
 
-@pytest.mark.parametrize("pipelines", [1, 2, 3, 4])
-def test_pipelines_are_disjoint_and_together_complete(directory: Path, pipelines: int):
-    seen = [
-        set(
-            ids_of(
-                make_dataset(
-                    directory,
-                    global_batch_size=12,
-                    config=SMALL,
-                    input_context=tf.distribute.InputContext(pipelines, number, pipelines),
-                ),
-                80 // (12 // pipelines),
+def test_an_augmentation_of_ones_own_may_branch(directory: Path):
+    @tf.function
+    def invert_large_batches(examples: dict, seeds: tf.Tensor) -> dict:
+        if tf.size(seeds) > 4:
+            examples = {**examples, "image": 1 - examples["image"]}
+        return examples
+
+    config = InputConfig(height=60, width=40, augmentations=(invert_large_batches,))
+    for size, mean in ((4, 1.0), (8, 0.0)):
+        images, _ = next(iter(make_dataset(directory, global_batch_size=size, config=config)))
+        np.testing.assert_allclose(images[:, 0], mean)  # the first row of each image is white
+
+
+@pytest.mark.parametrize(("pipelines", "start_step"), [(1, 7), (2, 0), (3, 7)])
+def test_pipelines_make_the_same_global_batches(directory: Path, pipelines: int, start_step: int):
+    """Also from any step on, augmented pixels included."""
+    config = InputConfig(
+        height=64,
+        width=48,
+        features=("id", "image", "boxes", "step", "row"),
+        crop=RandomCrop(),
+        augmentations=(Rotate(), Noise()),
+        dtype="uint8",
+    )
+
+    def stream(pipelines: int, start_step: int) -> dict[tuple[int, int], tuple]:
+        found = {}
+        for number in range(pipelines):
+            context = tf.distribute.InputContext(pipelines, number, pipelines)
+            dataset = make_dataset(
+                directory,
+                global_batch_size=12,
+                config=config,
+                start_step=start_step,
+                input_context=context,
             )
-        )
-        for number in range(pipelines)
-    ]
-    assert len(set().union(*seen)) == sum(len(each) for each in seen) == 32
+            for batch in dataset.take(9 - start_step):
+                for each in zip(*(batch[name].numpy() for name in config.features), strict=True):
+                    id_, image, boxes, step, row = each
+                    found[int(step), int(row)] = (id_, image.tobytes(), boxes.tobytes())
+        return found
+
+    whole = {place: each for place, each in stream(1, 0).items() if place[0] >= start_step}
+    assert len(whole) == 12 * (9 - start_step)
+    assert stream(pipelines, start_step) == whole
+
+
+def test_augmentation_on_the_device_gives_the_same(directory: Path):
+    options = {
+        "height": 64,
+        "width": 48,
+        "features": ("image", "boxes", "seed"),
+        "augmentations": (Rotate(), Noise()),
+        "dtype": "uint8",
+    }
+    host, device = (
+        next(iter(make_dataset(directory, global_batch_size=8, config=config)))
+        for config in (InputConfig(**options), InputConfig(**options, placement="device"))
+    )
+    augmented = tf.function(augment)(device, options["augmentations"], device["seed"])
+    assert not np.array_equal(device["image"], host["image"])
+    np.testing.assert_array_equal(augmented["image"], host["image"])
+    np.testing.assert_array_equal(augmented["boxes"], host["boxes"])
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 4])
@@ -103,7 +165,7 @@ def test_replicas_get_their_share(directory: Path, replicas: int):
     """In a process of its own: logical devices must be set up before TensorFlow is used."""
     code = f"""
 import tensorflow as tf
-from pipeline.config import InputConfig
+from pipeline.config import Balance, InputConfig, RandomCrop, Reading
 from pipeline.dataset import make_distributed_dataset
 cpu = tf.config.list_physical_devices("CPU")[0]
 devices = [tf.config.LogicalDeviceConfiguration()] * {replicas}
@@ -128,8 +190,22 @@ print([tuple(image.shape) for image in strategy.experimental_local_results(image
         pytest.param(
             {"config": InputConfig(label="colour")},
             None,
-            "label 'colour' is no category of .*: choose one of layout",
+            "'colour' is no category of .*: choose one of layout, or build it with "
+            "--label colour:category",
             id="label",
+        ),
+        pytest.param(
+            {"config": InputConfig(balance=Balance(by="shop"))},
+            None,
+            "'shop' is no category",
+            id="balance",
+        ),
+        pytest.param(
+            {"config": InputConfig(features=("image", "total"))},
+            None,
+            "has no feature 'total': choose among image, label, boxes, text, id, weight, step, "
+            "row, seed, group, layout, layout_id",
+            id="feature",
         ),
         pytest.param(
             {"global_batch_size": 9},
@@ -138,11 +214,23 @@ print([tuple(image.shape) for image in strategy.experimental_local_results(image
             id="batch size",
         ),
         pytest.param(
-            {},
-            (5, 0, 5),
-            "has 4 shards for 5 input pipelines: build it with --shards-multiple-of 5",
-            id="too few shards",
+            {"config": InputConfig(reading=Reading(run_length=4))},
+            (2, 0, 2),
+            "global_batch_size 10 can't be divided by 2 replicas in runs of 4: choose a multiple "
+            "of 8",
+            id="batch size in runs",
         ),
+        pytest.param(
+            {"config": InputConfig(reading=Reading(run_length=10))},
+            None,
+            "run_length 10 exceeds the 8 records of the smallest shard of split 'train' in .*: "
+            "choose less, or build fewer shards",
+            id="run length",
+        ),
+        pytest.param(
+            {"global_batch_size": 0}, None, "0 can't be divided by 1 replicas", id="no batch"
+        ),
+        pytest.param({"start_step": -1}, None, "start_step must be at least 0", id="start"),
     ],
 )
 def test_errors(directory: Path, options: dict, context: tuple | None, sentence: str):
@@ -157,17 +245,3 @@ def test_errors(directory: Path, options: dict, context: tuple | None, sentence:
 def test_needs_a_finished_directory(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match="holds no finished dataset"):
         make_distributed_dataset(tf.distribute.get_strategy(), tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"height": 0}, "height must be at least 1, got 0"),
-        ({"channels": 2}, r"channels must be 1 \(greyscale\) or 3 \(RGB\), got 2"),
-        ({"output": "list"}, "output must be 'tuple' or 'features', got 'list'"),
-        ({"shuffle_buffer": 0}, "shuffle_buffer must be at least 1, got 0"),
-    ],
-)
-def test_config_is_checked(options: dict, sentence: str):
-    with pytest.raises(ValueError, match=sentence):
-        InputConfig(**options)

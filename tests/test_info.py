@@ -20,10 +20,8 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_reads_a_directory(directory: Path):
     info = load_info(directory)
     assert info.layouts == tuple(sorted(LAYOUTS))
-    assert info.split("train").records == 32
-    assert [Path(path).name for path in info.shard_paths("train")] == [
-        f"receipts-train.tfrecord-0000{number}-of-00004" for number in range(4)
-    ]
+    assert info.records("train") == 32
+    assert info.records("validation") == 0
 
 
 def test_directory_comes_from_the_environment(directory: Path, monkeypatch: pytest.MonkeyPatch):
@@ -34,6 +32,20 @@ def test_directory_comes_from_the_environment(directory: Path, monkeypatch: pyte
 @pytest.mark.parametrize(("batch_size", "steps"), [(1, 32), (10, 3), (32, 1), (33, 1)])
 def test_steps_per_epoch(directory: Path, batch_size: int, steps: int):
     assert load_info(directory).steps_per_epoch("train", batch_size) == steps
+
+
+@pytest.mark.parametrize(("batch_size", "run_length", "steps"), [(4, 2, 8), (6, 3, 4), (32, 8, 1)])
+def test_steps_per_epoch_of_runs(directory: Path, batch_size: int, run_length: int, steps: int):
+    """Four shards of eight records: runs of three leave two of each over."""
+    info = load_info(directory)
+    assert info.steps_per_epoch("train", batch_size, run_length=run_length) == steps
+
+
+@pytest.mark.parametrize(("batch_size", "run_length"), [(0, 1), (4, 8), (12, 8)])
+def test_batches_that_runs_do_not_fill(directory: Path, batch_size: int, run_length: int):
+    sentence = f"a positive multiple of run_length {run_length}, got {batch_size}$"
+    with pytest.raises(ValueError, match=sentence):
+        load_info(directory).steps_per_epoch("train", batch_size, run_length=run_length)
 
 
 def test_record_index_holds_every_record(directory: Path):

@@ -1,0 +1,107 @@
+"""Draws what each augmentation op does to some receipts: a row an op, the originals first."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import tensorflow as tf
+from matplotlib import pyplot
+from matplotlib.patches import Rectangle
+
+from pipeline.augment import Op, augment
+from pipeline.config import InputConfig
+from pipeline.dataset import make_dataset
+from pipeline.degradation import Blur, Erase, JpegArtefacts, Noise
+from pipeline.draws import derive
+from pipeline.geometry import Crop, Perspective, Rotate, Scale, Shear
+from pipeline.photometry import Brightness, Contrast, Gamma, Light, Shadow
+
+_GEOMETRIC: tuple[Op, ...] = (Rotate(), Shear(), Scale(), Perspective(), Crop())
+_PHOTOMETRIC: tuple[Op, ...] = (
+    *(Brightness(), Contrast(), Gamma(), Light(), Shadow()),
+    *(Blur(), Noise(), JpegArtefacts(), Erase()),
+)
+ROWS: dict[str, tuple[Op, ...]] = {
+    "original": (),
+    **{type(op).__name__: (op,) for op in _GEOMETRIC},
+    "all geometric": _GEOMETRIC,
+    **{type(op).__name__: (op,) for op in _PHOTOMETRIC},
+    "everything": _GEOMETRIC + _PHOTOMETRIC,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command."""
+    parser = argparse.ArgumentParser(prog="python -m pipeline.augment_sheet", description=__doc__)
+    parser.add_argument("data_dir", help="dataset directory")
+    parser.add_argument("--out", type=Path, required=True, help="the picture, a PNG file")
+    parser.add_argument("--seed", type=int, default=0, help="what the ops draw (default: 0)")
+    parser.add_argument("--columns", type=int, default=4, help="receipts (default: 4)")
+    parser.add_argument("--height", type=int, default=512, help="pixels (default: 512)")
+    parser.add_argument("--width", type=int, default=384, help="pixels (default: 384)")
+    known = parser.parse_args(argv)
+    examples = _examples(known.data_dir, known.columns, known.height, known.width)
+    draw_sheet(examples, known.seed, known.out)
+    print(f"drew {known.out}")
+    return 0
+
+
+def draw_sheet(examples: dict[str, Any], seed: int, path: Path) -> None:
+    """Draws the sheet; what the ops draw follows from `seed`, the row and the column."""
+    columns, height, width = examples["image"].shape[:3]
+    seeds = derive(tf.range(columns, dtype=tf.int64), seed % 2**31)
+    # A pixel of a receipt is a pixel of the picture.
+    dpi, title, gap = 100, 24, 6
+    figure = pyplot.figure(
+        figsize=(columns * (width + gap) / dpi, len(ROWS) * (height + title) / dpi), dpi=dpi
+    )
+    for row, (name, ops) in enumerate(ROWS.items()):
+        drawn = augment(examples, ops, derive(seeds, row))
+        for column in range(columns):
+            axes = figure.add_axes(
+                (
+                    column / columns,
+                    1 - (row * (height + title) + title + height) / (len(ROWS) * (height + title)),
+                    width / (columns * (width + gap)),
+                    height / (len(ROWS) * (height + title)),
+                )
+            )
+            _draw(axes, drawn["image"][column].numpy(), drawn["boxes"][column].numpy())
+            axes.set_title(name if column == 0 else "", size=12, loc="left", pad=4)
+    figure.savefig(path)
+    pyplot.close(figure)
+
+
+def _draw(axes: pyplot.Axes, image: Any, boxes: Any) -> None:
+    height, width, channels = image.shape
+    # Pixel 0 reaches from 0 to 1, as boxes have it.
+    extent = (0, width, height, 0)
+    axes.imshow(
+        image if channels == 3 else image[..., 0], cmap="gray", vmin=0, vmax=1, extent=extent
+    )
+    for ymin, xmin, ymax, xmax in boxes[boxes.any(axis=1)]:
+        corner, size = (
+            (xmin * width, ymin * height),
+            ((xmax - xmin) * width, (ymax - ymin) * height),
+        )
+        axes.add_patch(Rectangle(corner, *size, fill=False, color="#d1495b", linewidth=0.5))
+    axes.set(xlim=(0, width), ylim=(height, 0), xticks=[], yticks=[])
+
+
+def _examples(data_dir: str, count: int, height: int, width: int) -> dict[str, Any]:
+    """Receipts with boxes, the image as float32 in 0…1."""
+    config = InputConfig(height=height, width=width, features=("image", "boxes"))
+    return next(iter(make_dataset(data_dir, global_batch_size=count, config=config)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
