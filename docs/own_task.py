@@ -1,0 +1,36 @@
+"""A task of one's own: reads the total off a receipt. See `pipeline.task.Task`."""
+
+import dataclasses
+
+import keras
+import tensorflow as tf
+
+from pipeline.config import InputConfig
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TotalReader:
+    """Estimates the label `total`, on a log scale; built with `--label total:float`."""
+
+    size: int = 128
+    filters: int = 32
+
+    def inputs(self, info):
+        return InputConfig(height=self.size, width=self.size, features=("image", "total"))
+
+    def build(self, info):
+        image = keras.Input((self.size, self.size, 3))
+        hidden = keras.layers.Conv2D(self.filters, 3, 2, activation="relu")(image)
+        hidden = keras.layers.Conv2D(self.filters, 3, 2, activation="relu")(hidden)
+        hidden = keras.layers.GlobalAveragePooling2D()(hidden)
+        return keras.Model(image, keras.layers.Dense(1, dtype="float32")(hidden))
+
+    def loss(self, outputs, batch):
+        return tf.abs(outputs[:, 0] - tf.math.log1p(batch["total"]))
+
+    def metrics(self, outputs, batch):
+        error = tf.abs(tf.math.expm1(outputs[:, 0]) - batch["total"])
+        return {"within_a_tenth": tf.cast(error <= 0.1 * batch["total"], tf.float32)}
+
+    def predictions(self, outputs):
+        return {"total": tf.math.expm1(outputs[:, 0])}

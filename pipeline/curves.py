@@ -1,0 +1,84 @@
+"""Draws what a run's log says: loss and metrics, step by step."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import numpy as np
+from matplotlib import pyplot
+
+_VALIDATION = "validation/"
+_TRAINING, _ALL, _COMMON, _RARE = "#30638e", "#d1495b", "#8d99ae", "#edae49"
+_SMOOTHED = 30  # about so many points of a smoothed curve can be told apart
+
+
+def draw_curves(lines: Sequence[Mapping[str, float]], title: str, path: Path) -> None:
+    """Draws the loss, and below it each metric with its rare and common half of the layouts.
+
+    Args:
+      lines: of the log, in order of their steps.
+      title: of the picture.
+      path: where it goes, a PNG file.
+    """
+    names = dict.fromkeys(name for line in lines for name in line if name.startswith(_VALIDATION))
+    found = [name.removeprefix(_VALIDATION) for name in names]
+    shown = ["loss", *(name for name in found if "/" not in name and name != "loss")]
+    figure, grid = pyplot.subplots(
+        len(shown),
+        figsize=(9, 1 + 2.8 * len(shown)),
+        sharex=True,
+        squeeze=False,
+        layout="constrained",
+    )
+    for name, axes in zip(shown, grid[:, 0], strict=True):
+        if name == "loss":
+            _draw_training(axes, *_points(lines, "loss"))
+        for curve, label, color in _curves(name):
+            steps, values = _points(lines, curve)
+            if len(steps):
+                axes.plot(
+                    steps, values, "o-", label=label, color=color, markersize=3, linewidth=1.5
+                )
+        axes.set_ylabel(name, parse_math=False)
+        axes.grid(color="#e8e8e8", linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(frameon=False, fontsize=8)
+    grid[0, 0].set_title(title, loc="left", size=11, parse_math=False)
+    grid[-1, 0].set_xlabel("step")
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+def _curves(name: str) -> Iterator[tuple[str, str, str]]:
+    """Names in the log, labels and colours."""
+    yield f"{_VALIDATION}{name}", "validation", _ALL
+    if name != "loss":
+        yield f"{_VALIDATION}{name}/common_half", "validation, common half of layouts", _COMMON
+        yield f"{_VALIDATION}{name}/rare_half", "validation, rare half of layouts", _RARE
+
+
+def _draw_training(axes: pyplot.Axes, steps: Sequence[float], values: Sequence[float]) -> None:
+    """The curve as it is, pale, and smoothed."""
+    if not steps:
+        return
+    width = max(1, len(values) // _SMOOTHED)
+    if width == 1:
+        axes.plot(steps, values, color=_TRAINING, label="training", linewidth=1.5)
+        return
+    axes.plot(steps, values, color=_TRAINING, alpha=0.25, linewidth=0.8)
+    ends = np.arange(1, len(values) + 1)
+    sums = np.cumsum([0.0, *values])
+    smooth = (sums[ends] - sums[np.maximum(ends - width, 0)]) / np.minimum(ends, width)
+    axes.plot(steps, smooth, color=_TRAINING, label=f"training, mean of {width}", linewidth=1.5)
+
+
+def _points(
+    lines: Sequence[Mapping[str, float]], name: str
+) -> tuple[Sequence[float], Sequence[float]]:
+    found = [(line["step"], line[name]) for line in lines if name in line]
+    return [step for step, _ in found], [value for _, value in found]

@@ -1,0 +1,163 @@
+"""Writes what an exported model predicts for a split: `python -m pipeline.predict MODEL DATA_DIR`.
+
+A line of JSON for each record: its id, the labels it carries among those the model was trained on
+("truth"), and the predictions. A mask, a prediction whose name ends in "mask", is written as a
+greyscale PNG file, white for 1, and the line names it, relative to the folder of the lines; it
+shows what the model saw, the receipt fitted into the model's input.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from pipeline.config import InputConfig
+from pipeline.dataset import make_evaluation_dataset
+from pipeline.export import DESCRIPTION, IMAGES
+from pipeline.info import load_info, read_file
+
+_Array = npt.NDArray[Any]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command."""
+    parser = argparse.ArgumentParser(prog="python -m pipeline.predict", description=__doc__)
+    parser.add_argument("model", help="exported model, a SavedModel directory")
+    parser.add_argument("data_dir", help="dataset directory")
+    parser.add_argument("--split", default="validation", help="(default: %(default)s)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("predictions.jsonl"),
+        help="file to write; masks go to a folder beside it (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--batch-size", type=int, default=32, metavar="N", help="(default: %(default)s)"
+    )
+    known = parser.parse_args(argv)
+    try:
+        records = predict(
+            known.model,
+            known.data_dir,
+            split=known.split,
+            out=known.out,
+            batch_size=known.batch_size,
+        )
+    except (ValueError, FileNotFoundError) as error:
+        parser.error(str(error))
+    print(f"predicted {records:,} records of split {known.split}: {known.out}")
+    return 0
+
+
+def predict(
+    model: str | os.PathLike[str],
+    data_dir: str | os.PathLike[str],
+    *,
+    split: str = "validation",
+    out: Path,
+    batch_size: int = 32,
+) -> int:
+    """Writes the predictions of each record of a split once; returns how many there are.
+
+    Args:
+      model: directory that `pipeline.export.export` wrote.
+      data_dir: dataset directory, the one the model was trained on or another.
+      split: split to read.
+      out: file of JSON lines; it appears when all are written.
+      batch_size: records that the model sees at a time.
+
+    Raises:
+      ValueError: an argument does not fit the dataset; the sentence says what does.
+      FileNotFoundError: there is no exported model, or no finished dataset.
+    """
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    directory = os.fspath(model)
+    description = _description(directory)
+    truth = _truth(description, data_dir)
+    dataset = make_evaluation_dataset(
+        tf.distribute.get_strategy(),
+        data_dir,
+        split=split,
+        global_batch_size=batch_size,
+        config=InputConfig(
+            **description["inputs"], features=("image", "id", "weight", *truth.values())
+        ),
+    ).dataset
+    loaded = tf.saved_model.load(directory)
+    signature = loaded.signatures[IMAGES]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = out.with_name(f"{out.name}.partial")
+    records = 0
+    with partial.open("w", encoding="utf-8") as file:
+        for batch in dataset:
+            found = {name: each.numpy() for name, each in signature(images=batch["image"]).items()}
+            known = {name: batch[feature].numpy() for name, feature in truth.items()}
+            ids, weights = batch["id"].numpy(), batch["weight"].numpy()
+            for row in np.flatnonzero(weights):  # the rest is padding
+                line = {
+                    "id": ids[row].decode(),
+                    "truth": {name: _json_value(values[row]) for name, values in known.items()},
+                    "predictions": dict(_predictions(found, row, records, out)),
+                }
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                records += 1
+    partial.replace(out)
+    return records
+
+
+def _description(directory: str) -> dict[str, Any]:
+    path = os.path.join(directory, DESCRIPTION)
+    if not tf.io.gfile.exists(path):
+        raise FileNotFoundError(
+            f"{directory} holds no exported model (no file {DESCRIPTION}): check the path, or "
+            "write it with pipeline.export.export"
+        )
+    return json.loads(read_file(path))
+
+
+def _truth(description: Mapping[str, Any], data_dir: str | os.PathLike[str]) -> dict[str, str]:
+    """Labels that the model was trained on, as far as the dataset has them: name to feature."""
+    stored = {each.name for each in load_info(data_dir).features}
+    features = {
+        # The name of a category's value, not its id: another dataset numbers them differently.
+        name: description["label"] if name == "label" else name
+        for name in description["features"]
+    }
+    return {name: each for name, each in features.items() if f"receipt/{each}" in stored}
+
+
+def _predictions(
+    found: Mapping[str, _Array], row: int, record: int, out: Path
+) -> Iterator[tuple[str, Any]]:
+    """Names and values of one record; masks are written to files."""
+    for name, values in sorted(found.items()):
+        if not name.endswith("mask"):
+            yield name, _json_value(values[row])
+            continue
+        path = out.with_name(f"{out.stem}_masks") / f"{name}-{record:08d}.png"
+        path.parent.mkdir(exist_ok=True)
+        grey = np.clip(np.rint(values[row] * 255), 0, 255).astype(np.uint8)
+        path.write_bytes(tf.io.encode_png(grey.reshape(*grey.shape[:2], -1)).numpy())
+        yield name, path.relative_to(out.parent).as_posix()
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, np.ndarray):
+        return [_json_value(each) for each in value]
+    return float(f"{value:.7g}") if isinstance(value, np.floating) else value.item()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

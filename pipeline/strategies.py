@@ -1,0 +1,136 @@
+"""A distribution strategy by its name."""
+
+import os
+
+import tensorflow as tf
+
+from pipeline.cluster import Cluster
+
+STRATEGIES = (
+    *("auto", "default", "one_device", "mirrored", "multi_worker"),
+    *("parameter_server", "tpu"),
+)
+
+
+def make_strategy(name: str = "auto") -> tf.distribute.Strategy:
+    """Makes a strategy; the cluster comes from the environment variable TF_CONFIG.
+
+    Must come before TensorFlow is used for anything else, as it sets up the cluster. Workers and
+    parameter servers of "parameter_server" have no strategy: they `serve`.
+
+    Args:
+      name: "auto" takes "parameter_server" where TF_CONFIG names parameter servers, "multi_worker"
+        where it names several workers, "tpu" where the environment variable TPU_NAME is set,
+        "mirrored" where there are several GPUs or logical devices, else "default". "tpu" is the TPU
+        of TPU_NAME, or this machine's. "one_device" is the first GPU, or the CPU.
+
+    Raises:
+      ValueError: there is no such strategy, or it can't be had here.
+    """
+    if name not in STRATEGIES:
+        raise ValueError(f"strategy {name!r} is unknown: choose one of {', '.join(STRATEGIES)}")
+    cluster = Cluster.from_environment()
+    if name == "auto":
+        name = _fitting(cluster)
+    if name == "parameter_server":
+        return _parameter_server()
+    if name == "multi_worker":
+        return _multi_worker(cluster)
+    if name == "tpu":
+        return _tpu()
+    if name == "mirrored":
+        return tf.distribute.MirroredStrategy(_devices())
+    if name == "one_device":
+        return tf.distribute.OneDeviceStrategy(_devices()[0])
+    return tf.distribute.get_strategy()
+
+
+def parameter_server_cluster(name: str) -> Cluster | None:
+    """The cluster, where a strategy's name means that of parameter servers.
+
+    Raises:
+      ValueError: it means that, and TF_CONFIG names no such cluster.
+    """
+    cluster = Cluster.from_environment()
+    if name == "auto":
+        name = _fitting(cluster)
+    if name != "parameter_server":
+        return None
+    if cluster is None:
+        raise ValueError(
+            "strategy 'parameter_server' needs a cluster, and TF_CONFIG names none: set it for "
+            "each process of 1 chief, 1 or more worker and 1 or more ps, or choose another strategy"
+        )
+    cluster.check_parameter_servers()
+    return cluster
+
+
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
+    """Whether this process writes what only one of all workers may write."""
+    resolver = strategy.cluster_resolver
+    if (
+        resolver is None
+        or not resolver.task_type
+        or isinstance(strategy, tf.distribute.TPUStrategy)
+    ):
+        return True
+    has_chief = "chief" in resolver.cluster_spec().as_dict()
+    return resolver.task_type == "chief" or (not has_chief and resolver.task_id == 0)
+
+
+def _parameter_server() -> tf.distribute.Strategy:
+    cluster = parameter_server_cluster("parameter_server")
+    if cluster and cluster.kind != "chief":
+        raise ValueError(
+            f"this process is {cluster.kind} {cluster.index} in TF_CONFIG, and only the chief has "
+            "a strategy: call pipeline.server.serve"
+        )
+    # Without it, the chief waits for a lost worker instead of hearing of it.
+    os.environ.setdefault("GRPC_FAIL_FAST", "use_caller")
+    return tf.distribute.ParameterServerStrategy(
+        tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    )
+
+
+def _multi_worker(cluster: Cluster | None) -> tf.distribute.Strategy:
+    if cluster is None:
+        raise ValueError(
+            "strategy 'multi_worker' needs a cluster, and TF_CONFIG names none: set it for each "
+            "process, or choose 'mirrored' for this machine alone"
+        )
+    if "ps" in cluster.tasks:
+        raise ValueError(
+            f"strategy 'multi_worker' can't use the cluster in TF_CONFIG, {cluster}: leave out "
+            "'ps', or choose 'parameter_server'"
+        )
+    return tf.distribute.MultiWorkerMirroredStrategy()
+
+
+def _tpu() -> tf.distribute.Strategy:
+    name = os.environ.get("TPU_NAME") or "local"
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(name)
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    except (tf.errors.OpError, OSError) as error:
+        raise ValueError(
+            f"no TPU can be reached as {name!r}: set the environment variable TPU_NAME to a TPU's "
+            "name or grpc:// address, or to 'local' on a TPU VM with TensorFlow for TPUs, or "
+            f"choose another strategy ({error})"
+        ) from error
+    return tf.distribute.TPUStrategy(resolver)
+
+
+def _fitting(cluster: Cluster | None) -> str:
+    if cluster and "ps" in cluster.tasks:
+        return "parameter_server"
+    if cluster and len(cluster) > 1:
+        return "multi_worker"
+    if os.environ.get("TPU_NAME"):
+        return "tpu"
+    return "mirrored" if len(_devices()) > 1 else "default"
+
+
+def _devices() -> list[str]:
+    kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
+    return [f"{kind}:{number}" for number, _ in enumerate(tf.config.list_logical_devices(kind))]

@@ -1,0 +1,71 @@
+"""How a model is trained: the options of the trainer."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import keras
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions:
+    """How a model is trained.
+
+    Attributes:
+      steps: steps of the whole run.
+      global_batch_size: records of a step, over all replicas.
+      learning_rate: its highest value.
+      learning_rate_batch: the global batch size that `learning_rate` is meant for; it is scaled in
+        proportion to that of the run. None leaves it.
+      schedule: "cosine" falls to 0 at the last step, "constant" does not.
+      warmup_steps: steps in which the learning rate rises from 0.
+      weight_decay: of AdamW.
+      clip_norm: longest gradient, over all variables; None for any.
+      accumulate: parts in which a replica takes its slice of a batch, one after the other, to save
+        memory.
+      mixed_precision: compute in 16 bits where the device can, keep variables in 32.
+      seed: seeds variables, order and augmentations.
+      steps_per_call: steps that the devices take without asking the host; with parameter servers,
+        that all workers take before they wait for each other.
+    """
+
+    steps: int = 1000
+    global_batch_size: int = 64
+    learning_rate: float = 1e-3
+    learning_rate_batch: int | None = None
+    schedule: Literal["cosine", "constant"] = "cosine"
+    warmup_steps: int = 0
+    weight_decay: float = 0.0
+    clip_norm: float | None = None
+    accumulate: int = 1
+    mixed_precision: bool = False
+    seed: int = 0
+    steps_per_call: int = 10
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "global_batch_size", "accumulate", "steps_per_call"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate must be above 0, got {self.learning_rate}")
+        if not 0 <= self.warmup_steps < self.steps:
+            raise ValueError(
+                f"warmup_steps must be 0 to {self.steps - 1}, less than steps, "
+                f"got {self.warmup_steps}"
+            )
+        if self.clip_norm is not None and not self.clip_norm > 0:
+            raise ValueError(f"clip_norm must be above 0, got {self.clip_norm}")
+
+    def make_optimizer(self) -> keras.optimizers.Optimizer:
+        """AdamW with the learning rate's schedule."""
+        rate = self.learning_rate
+        if self.learning_rate_batch is not None:
+            rate *= self.global_batch_size / self.learning_rate_batch
+        schedule: Any = rate
+        if self.schedule == "cosine":
+            schedule = keras.optimizers.schedules.CosineDecay(
+                0.0 if self.warmup_steps else rate,
+                self.steps - self.warmup_steps,
+                warmup_target=rate if self.warmup_steps else None,
+                warmup_steps=self.warmup_steps,
+            )
+        return keras.optimizers.AdamW(schedule, weight_decay=self.weight_decay)

@@ -1,0 +1,44 @@
+"""A training loop as plain as can be, for tests of tasks."""
+
+from pathlib import Path
+
+import keras
+import tensorflow as tf
+
+from pipeline.dataset import make_dataset
+from pipeline.info import load_info
+from pipeline.task import Task
+
+
+def train(
+    task: Task, directory: Path, *, steps: int, batch_size: int = 8, learning_rate: float = 1e-3
+) -> tuple[keras.Model, list[float], dict[str, float]]:
+    """The trained model, the loss of each step, and the metrics' means at the last one."""
+    keras.utils.set_random_seed(0)
+    info = load_info(directory)
+    model = task.build(info)
+    optimizer = keras.optimizers.Adam(learning_rate)
+    optimizer.build(model.trainable_variables)
+
+    @tf.function
+    def step(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            outputs = model(batch["image"], training=True)
+            losses = task.loss(outputs, batch)
+            loss = tf.reduce_mean(losses)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply(gradients, model.trainable_variables)
+        metrics = task.metrics(outputs, batch)
+        for each in (losses, *metrics.values()):
+            assert each.shape == (batch_size,)
+            assert each.dtype == tf.float32
+        return loss, {name: tf.reduce_mean(each) for name, each in metrics.items()}
+
+    dataset = make_dataset(directory, global_batch_size=batch_size, config=task.inputs(info))
+    made = [step(batch) for batch in dataset.take(steps)]
+    assert made
+    return (
+        model,
+        [float(loss) for loss, _ in made],
+        {name: float(each) for name, each in made[-1][1].items()},
+    )
