@@ -1,10 +1,10 @@
-# Everything a newcomer needs: `make demo` and `make test`. PYTHON is tested at 3.11.
+# Everything a newcomer needs: `make demo` and `make test`. PYTHON is tested at 3.11 and 3.12.
 PYTHON ?= python3.11
 BIN := .venv/bin
 DEMO := demo
 JOBS ?= 2
 
-.PHONY: demo test lint test-newest test-halves lock clean
+.PHONY: demo test lint test-newest test-halves peers lock clean
 
 demo: .venv/ready
 	rm -rf $(DEMO)
@@ -32,6 +32,10 @@ test-halves: .venv-build/ready .venv-train/ready
 	.venv-build/bin/python -m pytest -n $(JOBS)
 	.venv-train/bin/python -m pytest -n $(JOBS)
 
+# tillroll beside other input pipelines, on a dataset directory: make peers DATA=data/receipts
+peers: .venv-peers/ready
+	.venv-peers/bin/python -m benchmarks.peers $(DATA)
+
 # .venv holds everything; .venv-NAME what requirements/NAME.lock lists.
 .venv/ready: requirements/all.lock pyproject.toml
 	$(call environment,.venv,$<)
@@ -52,6 +56,7 @@ lock: .venv/ready
 	$(call resolve,newest,--extra dataflow --extra dev --extra heic --extra train)
 	$(call resolve,build,--extra build --extra dev)
 	$(call resolve,train,--extra train --extra dev)
+	$(call resolve,peers,--extra peers --extra dev)
 
 define resolve
 $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
@@ -59,4 +64,4 @@ $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashe
 endef
 
 clean:
-	rm -rf .venv .venv-newest .venv-build .venv-train $(DEMO)
+	rm -rf .venv .venv-newest .venv-build .venv-train .venv-peers $(DEMO)

@@ -41,10 +41,12 @@ def test_packages_import_only_what_they_may(package: str):
     assert done.stdout.split() == []
 
 
-@pytest.mark.parametrize("module", ["chunk", "deal", "splits"])
+@pytest.mark.parametrize(
+    "module", ["beam_jobs.chunk", "beam_jobs.deal", "beam_jobs.splits", "pipeline.plan"]
+)
 def test_arithmetic_imports_neither_beam_nor_tensorflow(module: str):
     code = (
-        f"import sys, beam_jobs.{module}\n"
+        f"import sys, {module}\n"
         "print(*[name for name in ('apache_beam', 'tensorflow') if name in sys.modules])"
     )
     done = subprocess.run(

@@ -1,0 +1,164 @@
+"""Images/s that a dataset directory is read with, and how much of the time each stage takes.
+
+Each stage is timed with all before it, in a process of its own; the time it adds is its share.
+`--sweep` times the whole for each of several values of an option instead.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from benchmarks.input_options import add_input_options, add_measuring_options, training_run
+from benchmarks.pipelines import Training
+from benchmarks.timing import Contender, Effort, Result, by_turns, machine, table, to_json
+
+SWEEPS = ("batch-size", "parallel-reads", "run-length", "channels", "size", "replicas")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.input_throughput", description=__doc__
+    )
+    add_input_options(parser)
+    parser.add_argument(
+        "--replicas", type=int, default=1, help="logical CPUs of a MirroredStrategy (default: 1)"
+    )
+    add_measuring_options(parser, batches=60, rounds=5)
+    parser.add_argument("--sweep", choices=SWEEPS, help="option of which several values are tried")
+    parser.add_argument("--values", type=int, nargs="+", help="those values, with --sweep")
+    known = parser.parse_args(argv)
+    if bool(known.sweep) != bool(known.values):
+        parser.error("--sweep NAME and --values N … belong together")
+    try:
+        effort = Effort(batch_size=known.batch_size, batches=known.batches, warmup=known.warmup)
+        run = training_run(known, replicas=known.replicas)
+        if known.sweep:
+            runs = {str(value): swept(run, known.sweep, value) for value in known.values}
+            contenders = {name: _contender(each) for name, each in runs.items()}
+            efforts = {name: _as_many_images(effort, each) for name, each in runs.items()}
+        else:
+            contenders = ladder(run)
+            efforts = dict.fromkeys(contenders, effort)
+    except (ValueError, FileNotFoundError) as error:
+        parser.error(str(error))
+    rounds = by_turns(contenders, efforts, rounds=known.rounds)
+    results = {name: Result.of(each) for name, each in rounds.items()}
+    rows = sweep_rows(known.sweep, results) if known.sweep else ladder_rows(results)
+    print(table(rows))
+    print(", ".join(machine().values()))
+    if known.json:
+        known.json.write_text(
+            to_json({"options": {k: str(v) for k, v in vars(known).items()}, "results": rows})
+        )
+    if known.plot:
+        draw(rows, str(known.plot), known.sweep)
+    return 0
+
+
+def ladder(run: Training) -> dict[str, Contender]:
+    """A contender for each stage; augmentation is one of its own."""
+    plain = replace(run, config=replace(run.config, augmentations=()))
+    contenders = {
+        stage: _contender(plain, stage) for stage in ("plan", "read", "parse", "decode", "batch")
+    }
+    if run.config.augmentations:
+        contenders["augment"] = _contender(run, "batch")
+    return {**contenders, "device": _contender(run)}
+
+
+def swept(run: Training, name: str, value: int) -> Training:
+    """The same run with another value of an option of `SWEEPS`."""
+    if name in ("batch-size", "replicas"):
+        whole: dict[str, Any] = {name.replace("-", "_"): value}
+        return replace(run, **whole)
+    config = run.config
+    images: dict[str, Any] = {"size": {"height": value, "width": value}}.get(name, {name: value})
+    if name in ("parallel-reads", "run-length"):
+        images = {"reading": replace(config.reading, **{name.replace("-", "_"): value})}
+    return replace(run, config=replace(config, **images))
+
+
+def _contender(run: Training, stage: str = "device") -> Contender:
+    return Contender(function="benchmarks.pipelines:training", options={"run": run, "stage": stage})
+
+
+def _as_many_images(effort: Effort, run: Training) -> Effort:
+    batches = max(1, effort.batches * effort.batch_size // run.batch_size)
+    return replace(effort, batch_size=run.batch_size, batches=batches)
+
+
+def ladder_rows(results: Mapping[str, Result]) -> list[dict[str, Any]]:
+    """A row for each stage; shares are of the time and the processor time of the last stage."""
+    last = list(results.values())[-1]
+    rows, before_ms, before_cpu_ms = [], 0.0, 0.0
+    for name, result in results.items():
+        each_ms = 1e3 / result.images_per_s
+        rows.append(
+            {
+                "up to": name,
+                "images/s": result.images_per_s,
+                "lowest": result.lowest,
+                "highest": result.highest,
+                "adds ms/image": each_ms - before_ms,
+                "share": (each_ms - before_ms) * last.images_per_s / 1e3,
+                "CPU ms/image": result.cpu_ms_per_image,
+                "share of CPU": (result.cpu_ms_per_image - before_cpu_ms) / last.cpu_ms_per_image,
+                "first batch s": result.first_batch_s,
+                "peak MB": result.peak_mb,
+            }
+        )
+        before_ms, before_cpu_ms = each_ms, result.cpu_ms_per_image
+    return rows
+
+
+def sweep_rows(name: str, results: Mapping[str, Result]) -> list[dict[str, Any]]:
+    """A row for each value; `ratio` is to the first."""
+    first = next(iter(results.values()))
+    return [
+        {
+            name: value,
+            "images/s": result.images_per_s,
+            "lowest": result.lowest,
+            "highest": result.highest,
+            "ratio": result.images_per_s / first.images_per_s,
+            "CPU ms/image": result.cpu_ms_per_image,
+            "first batch s": result.first_batch_s,
+            "peak MB": result.peak_mb,
+        }
+        for value, result in results.items()
+    ]
+
+
+def draw(rows: Sequence[Mapping[str, Any]], path: str, sweep: str | None) -> None:
+    """Draws the rows: what each stage adds to the time of an image, or images/s by value."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 3.5), layout="constrained")
+    names = [str(next(iter(row.values()))) for row in rows]
+    if sweep:
+        speeds = [row["images/s"] for row in rows]
+        spread = [
+            [row["images/s"] - row["lowest"] for row in rows],
+            [row["highest"] - row["images/s"] for row in rows],
+        ]
+        axes.bar(names, speeds, yerr=spread, capsize=4)
+        axes.set(xlabel=sweep, ylabel="images/s")
+    else:
+        before = 0.0
+        for name, row in zip(names, rows, strict=True):
+            axes.barh(name, row["adds ms/image"], left=before)
+            before += row["adds ms/image"]
+        axes.invert_yaxis()
+        axes.set(xlabel="ms an image, up to each stage")
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

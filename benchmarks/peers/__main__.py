@@ -1,0 +1,150 @@
+"""Images/s of tillroll beside other input pipelines, on the same receipts.
+
+Each peer reads the train split of a dataset directory from its own recommended format, and makes
+the same batches of it, stretched to one size. Peers take turns, each in a process of its own. A
+directory of raw pixels is a comparison of those that store pixels. Before that, the first batch of
+each is held against the receipts: "levels off" is how far it is from them, of 255 levels. Peers
+that are not installed are named.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.input_options import add_image_options, add_measuring_options
+from benchmarks.peers.comparison import comparison_rows, draw, markdown, missing_lines, versions
+from benchmarks.peers.output import Output
+from benchmarks.peers.readiness import Readiness, made_ready
+from benchmarks.peers.reference import Reference
+from benchmarks.peers.registry import PEERS
+from benchmarks.peers.stored import read_manifest, storage
+from benchmarks.timing import Contender, Effort, Result, by_turns, machine, table, to_json
+from schemas.manifest import Manifest
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command."""
+    parser = _parser()
+    known = parser.parse_args(argv)
+    try:
+        output = Output(
+            batch_size=known.batch_size,
+            height=known.size[0],
+            width=known.size[1],
+            channels=known.channels,
+            dtype=known.dtype,
+        )
+        effort = Effort(batch_size=known.batch_size, batches=known.batches, warmup=known.warmup)
+        if known.rounds < 1 or known.workers < 1:
+            raise ValueError("--rounds and --workers must be at least 1")
+        manifest = read_manifest(known.data_dir)
+        _check_stored_size(manifest, output)
+        reference = Reference.of(known.data_dir, output)
+    except (ValueError, FileNotFoundError) as error:
+        parser.error(str(error))
+    with tempfile.TemporaryDirectory(prefix="tillroll-peers-") as temporary:
+        work_dir = (known.work_dir or Path(temporary)) / manifest.digest[:12]
+        readiness = made_ready(known.peers, work_dir, reference, workers=known.workers)
+        contenders = {
+            name: Contender(
+                function=f"benchmarks.peers.{name}:batches",
+                options={"folder": work_dir / name, "output": output, "workers": known.workers},
+            )
+            for name, each in readiness.items()
+            if not each.missing
+        }
+        if not contenders:
+            print(*missing_lines(readiness), sep="\n")
+            return 1
+        rounds = by_turns(contenders, dict.fromkeys(contenders, effort), rounds=known.rounds)
+    results = {name: Result.of(each) for name, each in rounds.items()}
+    about = (
+        f"{len(reference.samples):,} receipts ({reference.storage}) to batches of "
+        f"{' × '.join(map(str, output.shape))} {output.dtype}, {known.workers} workers; medians of "
+        f"{known.rounds} rounds by turns."
+    )
+    if reference.storage == "jpeg":
+        about += " tillroll decodes JPEG files at the scale that suffices, others at full size."
+    command = ["python", "-m", "benchmarks.peers", *(sys.argv[1:] if argv is None else argv)]
+    _report(known, results, readiness, about=about, command=command)
+    return 0
+
+
+def _check_stored_size(manifest: Manifest, output: Output) -> None:
+    """Pixels are read as they are: that is what they are stored for.
+
+    Raises:
+      ValueError: the output has another size.
+    """
+    options = manifest.build_options.get("image", {})
+    shape = (*options.get("raw_size", ()), options.get("channels"))
+    if storage(manifest) == "raw" and shape != output.shape[1:]:
+        raise ValueError(
+            f"pixels are stored as {list(shape)}, which all are to read as they are: "
+            f"--size {shape[0]} {shape[1]} --channels {shape[2]}"
+        )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
+    parser.add_argument("data_dir", help="dataset directory, local")
+    parser.add_argument(
+        "--peers",
+        nargs="+",
+        choices=PEERS,
+        default=list(PEERS),
+        metavar="NAME",
+        help=f"those to compare, of {', '.join(PEERS)} (default: all)",
+    )
+    parser.add_argument(
+        "--against",
+        choices=PEERS,
+        default="tf_data_tfrecord",
+        metavar="NAME",
+        help="whom ratios are to, the fastest where it is not measured (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--work-dir", type=Path, help="keep the peers' files here, for the next time"
+    )
+    parser.add_argument("--workers", type=int, default=2, help="processes or threads (default: 2)")
+    add_image_options(parser)
+    add_measuring_options(parser, rounds=5, batches=60)
+    parser.add_argument("--markdown", type=Path, help="write table, versions and machine to this")
+    return parser
+
+
+def _report(
+    known: argparse.Namespace,
+    results: dict[str, Result],
+    readiness: dict[str, Readiness],
+    *,
+    about: str,
+    command: Sequence[str],
+) -> None:
+    fastest = max(results, key=lambda name: results[name].images_per_s)
+    against = known.against if known.against in results else fastest
+    rows = comparison_rows(results, readiness, against=against)
+    packages, missing = versions(list(results)), missing_lines(readiness)
+    about = f"{about} Ratios are to {PEERS[against].title}."
+    print(table(rows), *missing, about, sep="\n")
+    print(", ".join(machine().values()))
+    print(", ".join(f"{name} {version}" for name, version in packages.items()))
+    if known.json:
+        options = {name: str(value) for name, value in vars(known).items()}
+        known.json.write_text(
+            to_json({"options": options, "versions": packages, "missing": missing, "results": rows})
+        )
+    if known.plot:
+        draw(rows, known.plot)
+    if known.markdown:
+        known.markdown.write_text(
+            markdown(
+                rows, missing, about=about, command=command, machine=machine(), packages=packages
+            )
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""Figures of peers as a table, a chart and a piece of documentation."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers.readiness import Readiness
+from benchmarks.peers.registry import PEERS
+from benchmarks.timing import Result
+
+
+def comparison_rows(
+    results: Mapping[str, Result], readiness: Mapping[str, Readiness], *, against: str
+) -> list[dict[str, Any]]:
+    """A row for each peer, fastest first; `ratio` is to the speed of `against`."""
+    order = sorted(results, key=lambda name: -results[name].images_per_s)
+    return [
+        {
+            "reader": PEERS[name].title,
+            "images/s": results[name].images_per_s,
+            "lowest": results[name].lowest,
+            "highest": results[name].highest,
+            "ratio": results[name].images_per_s / results[against].images_per_s,
+            "CPU ms/image": results[name].cpu_ms_per_image,
+            "first batch s": results[name].first_batch_s,
+            "peak MB": results[name].peak_mb,
+            "levels off": readiness[name].difference,
+        }
+        for name in order
+    ]
+
+
+def missing_lines(readiness: Mapping[str, Readiness]) -> list[str]:
+    """A sentence for each peer that could not be measured."""
+    return [
+        f"not measured: {PEERS[name].title} ({name}): {each.missing}"
+        + (f"; to have it: {each.install}" if each.install else "")
+        for name, each in readiness.items()
+        if each.missing
+    ]
+
+
+def versions(names: Sequence[str]) -> dict[str, str]:
+    """Versions of what some peers consist of; none for distributions under another name."""
+    packages = sorted({package for name in names for package in PEERS[name].packages})
+    installed = {each.name.lower().replace("_", "-") for each in metadata.distributions()}
+    return {each: metadata.version(each) for each in packages if each in installed}
+
+
+def markdown(
+    rows: Sequence[Mapping[str, Any]],
+    missing: Sequence[str],
+    *,
+    about: str,
+    command: Sequence[str],
+    machine: Mapping[str, str],
+    packages: Mapping[str, str],
+) -> str:
+    """A section for docs/benchmarks.md.
+
+    Args:
+      rows: of `comparison_rows`.
+      missing: of `missing_lines`.
+      about: what was measured, in a sentence.
+      command: what measured it.
+      machine: of `benchmarks.timing`.
+      packages: of `versions`.
+    """
+    lines = [
+        about,
+        "",
+        "```",
+        shlex.join(command),
+        "```",
+        "",
+        "| " + " | ".join(rows[0]) + " |",
+        "|---" + "|---:" * (len(rows[0]) - 1) + "|",
+        *("| " + " | ".join(map(_cell, row.values())) + " |" for row in rows),
+        "",
+        *(f"- {line}" for line in missing),
+        *([""] if missing else []),
+        "Machine: " + ", ".join(machine.values()) + ".",
+        "Versions: " + ", ".join(f"{name} {version}" for name, version in packages.items()) + ".",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Draws a bar for each peer, from the slowest to the fastest round."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 0.6 + 0.4 * len(rows)), layout="constrained")
+    names = [row["reader"] for row in rows]
+    speeds = [row["images/s"] for row in rows]
+    spread = [
+        [row["images/s"] - row["lowest"] for row in rows],
+        [row["highest"] - row["images/s"] for row in rows],
+    ]
+    axes.barh(names, speeds, xerr=spread, capsize=3)
+    axes.invert_yaxis()
+    axes.set(xlabel="images/s")
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+def _cell(value: object) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.3g}"

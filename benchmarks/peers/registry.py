@@ -1,0 +1,91 @@
+"""The peers there are."""
+
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from benchmarks.peers.output import Output
+from benchmarks.peers.stored import Storage
+
+_EXTRA = "pip install 'tillroll[peers]'"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peer:
+    """An input pipeline that others are compared with.
+
+    Attributes:
+      title: what it is called in tables.
+      packages: distributions whose versions matter.
+      install: how it is installed.
+      storages: what it reads: JPEG files, pixels.
+      channels: what it makes of them.
+    """
+
+    title: str
+    packages: tuple[str, ...]
+    install: str = _EXTRA
+    storages: tuple[Storage, ...] = ("jpeg",)
+    channels: tuple[int, ...] = (1, 3)
+
+    def refusal(self, storage: Storage, output: Output) -> str:
+        """Why it takes no part, or nothing."""
+        if storage not in self.storages:
+            return f"takes no part in comparisons of {storage} storage"
+        if output.channels not in self.channels:
+            return f"makes no images of {output.channels} channel"
+        return ""
+
+
+# A name is that of a module of this package.
+PEERS = MappingProxyType(
+    {
+        "tillroll": Peer(
+            title="tillroll",
+            packages=("tillroll", "tensorflow"),
+            install="pip install 'tillroll[train]'",
+            storages=("jpeg", "raw"),
+        ),
+        "tf_data_tfrecord": Peer(
+            title="tf.data, TFRecord, as in its guide",
+            packages=("tensorflow",),
+            install="pip install 'tillroll[train]'",
+            storages=("jpeg", "raw"),
+        ),
+        "tf_data_files": Peer(
+            title="tf.data, image files, as in its guide",
+            packages=("tensorflow",),
+            install="pip install 'tillroll[train]'",
+        ),
+        "tensorflow_datasets": Peer(
+            title="TensorFlow Datasets", packages=("tensorflow-datasets", "tensorflow")
+        ),
+        "grain": Peer(
+            title="Grain, ArrayRecord, OpenCV",
+            packages=("grain", "array-record", "opencv-python-headless"),
+        ),
+        "webdataset": Peer(
+            title="WebDataset, OpenCV",
+            packages=("webdataset", "torch", "opencv-python-headless"),
+        ),
+        "streaming": Peer(
+            title="MosaicML Streaming, OpenCV",
+            packages=("mosaicml-streaming", "torch", "opencv-python-headless"),
+        ),
+        "dali": Peer(title="DALI, CPU", packages=("nvidia-dali-cuda130",)),
+        "ffcv": Peer(
+            title="FFCV",
+            packages=("ffcv", "torch"),
+            install=(
+                "apt-get install g++ pkg-config libopencv-dev libturbojpeg0-dev, then "
+                "pip install --no-build-isolation --no-deps ffcv and "
+                "pip install numba terminaltables assertpy fastargs pytorch-pfn-extras"
+            ),
+            storages=("jpeg", "raw"),
+            channels=(3,),
+        ),
+        "ceiling": Peer(
+            title="ceiling: libjpeg-turbo and a resize, nothing else",
+            packages=("simplejpeg", "opencv-python-headless"),
+        ),
+    }
+)

@@ -1,0 +1,73 @@
+"""Records of a dataset directory, as peers get them to write them in formats of their own."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from schemas.example import decode_example
+from schemas.manifest import MANIFEST, Manifest
+from schemas.tfrecord import read_records
+
+SPLIT = "train"
+SHARDS = 8
+Storage = Literal["jpeg", "raw"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredImage:
+    """An image as it is stored.
+
+    Attributes:
+      encoded: a JPEG file, or pixels uint8 [height, width, channels].
+      height, width, channels: of the stored image.
+      label: number of its layout.
+    """
+
+    encoded: bytes
+    height: int
+    width: int
+    channels: int
+    label: int
+
+
+def stored_images(data_dir: str) -> Iterator[StoredImage]:
+    """Images of the train split, shard by shard.
+
+    Raises:
+      FileNotFoundError: there is no dataset.
+      ValueError: the split is empty.
+    """
+    manifest = read_manifest(data_dir)
+    shards = manifest.splits[SPLIT].shards
+    if not any(shard.records for shard in shards):
+        raise ValueError(f"split {SPLIT!r} of {data_dir} has no records: build it with some")
+    for shard in shards:
+        with (Path(data_dir) / shard.name).open("rb") as file:
+            for _, serialized in read_records(file):
+                values: Any = decode_example(manifest.features, serialized)
+                yield StoredImage(
+                    encoded=values["image/encoded"],
+                    height=values["image/height"],
+                    width=values["image/width"],
+                    channels=values["image/channels"],
+                    label=values["receipt/layout_id"],
+                )
+
+
+def dealt(data_dir: str) -> list[list[StoredImage]]:
+    """The same images in `SHARDS` lists, fewer where there are fewer images."""
+    images = list(stored_images(data_dir))
+    shards = min(SHARDS, len(images))
+    return [images[number::shards] for number in range(shards)]
+
+
+def read_manifest(data_dir: str) -> Manifest:
+    """What a local dataset directory says of itself."""
+    return Manifest.from_json((Path(data_dir) / MANIFEST).read_text())
+
+
+def storage(manifest: Manifest) -> Storage:
+    """How images are stored."""
+    raw = manifest.build_options.get("image", {}).get("encoding") == "raw"
+    return "raw" if raw else "jpeg"

@@ -1,0 +1,34 @@
+"""tillroll itself, through `strategy.distribute_datasets_from_function`.
+
+It decodes a JPEG file at the smallest scale of libjpeg-turbo that is no smaller than the output:
+less work than the peers do wherever an image is twice the output's size in both directions.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers.output import Output
+from benchmarks.pipelines import Training, training
+from pipeline.config import InputConfig
+
+_DATASET = "dataset"
+
+
+def prepare(data_dir: str, folder: Path) -> None:
+    """The dataset directory is what it reads."""
+    (folder / _DATASET).symlink_to(os.path.abspath(data_dir), target_is_directory=True)  # noqa: PTH100
+
+
+def batches(folder: Path, output: Output, *, workers: int) -> Iterator[Any]:
+    """Batches; tf.data counts its threads itself."""
+    config = InputConfig(
+        height=output.height,
+        width=output.width,
+        channels=output.channels,
+        fit="stretch",
+        dtype=output.dtype,
+    )
+    data_dir = str(folder / _DATASET)
+    return training(Training(data_dir=data_dir, config=config, batch_size=output.batch_size))

@@ -1,0 +1,148 @@
+"""Time and memory of planning an epoch of millions of records, on one core.
+
+A dataset directory is written that holds everything but the records: manifest and indexes. Then,
+in a process of its own, what stands between a training run and its first batch is timed: reading
+the index, sorting it into a deck, the epoch's tables, and the rows of some batches, from the first
+step on and from a far one. No step needs more than that: there is no array of an epoch's length.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from schemas.index import RecordIndex
+from schemas.manifest import (
+    COMPLETED,
+    MANIFEST,
+    Counts,
+    Manifest,
+    Shard,
+    Split,
+    index_name,
+    shard_name,
+)
+from schemas.receipt import receipt_features
+
+_BATCH, _BATCHES, _FAR_STEP = 256, 32, 1_000_000
+_RECORD_BYTES, _SHARD_RECORDS = 100_000, 250_000
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.plan_scale", description=__doc__)
+    parser.add_argument(
+        "--records",
+        type=int,
+        nargs="+",
+        default=[1_000_000, 10_000_000, 50_000_000],
+        help="(default: 1, 10 and 50 million)",
+    )
+    parser.add_argument("--layouts", type=int, default=20_000, help="(default: %(default)s)")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    known = parser.parse_args(argv)
+    results = []
+    for records in known.records:
+        with tempfile.TemporaryDirectory(prefix="plan-scale-") as folder:
+            write_directory(Path(folder), records=records, layouts=known.layouts)
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                figures = pool.apply(measure, [folder])
+        results.append({"records": records, "layouts": known.layouts, **figures})
+        print(
+            f"{records:>12,} records: "
+            + ", ".join(f"{name} {value:,.3g}" for name, value in figures.items())
+        )
+    print(f"{known.layouts:,} layouts, batches of {_BATCH}, {platform.processor() or 'one core'}")
+    if known.json:
+        known.json.write_text(json.dumps(results, indent=1))
+    return 0
+
+
+def measure(folder: str) -> dict[str, float]:
+    """Seconds of each stage and megabytes of the whole process, on one core."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    from pipeline.deck import make_plan
+    from pipeline.elements import Elements
+
+    before_mb = _peak_mb()
+    times = [time.perf_counter()]
+    loaded = Elements.load(folder, "train", _BATCH, config=None)
+    times.append(time.perf_counter())
+    plan = make_plan(loaded.info, "train", loaded.config, loaded.deck, batch_size=_BATCH, seed=0)
+    step, row = np.indices((min(_BATCHES, plan.steps_per_epoch), _BATCH)).reshape(2, -1)
+    for far in (0, _FAR_STEP):
+        number, within = divmod(far, plan.steps_per_epoch)
+        epoch = plan.epoch(np.int64(number))
+        plan.rows(epoch, (step + within) % plan.steps_per_epoch, row)
+        times.append(time.perf_counter())
+    deck_s, first_s, far_s = np.diff(times).tolist()
+    return {
+        "deck s": deck_s,
+        f"{_BATCHES} batches s": first_s,
+        f"{_BATCHES} batches from step {_FAR_STEP:,} s": far_s,
+        "peak MB": _peak_mb(),
+        "of that TensorFlow MB": before_mb,
+    }
+
+
+def _peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+
+
+def write_directory(folder: Path, *, records: int, layouts: int) -> None:
+    """Manifest and indexes of a split whose layouts follow a long tail (Zipf's law, exponent 1)."""
+    rng = np.random.default_rng(0)
+    weights = 1 / np.arange(1, layouts + 1)
+    edges = np.cumsum(weights / weights.sum())
+    shards = -(-records // _SHARD_RECORDS)
+    written = []
+    for number, part in enumerate(np.array_split(np.arange(records), shards)):
+        chosen = np.minimum(np.searchsorted(edges, rng.random(len(part))), layouts - 1)
+        digits = part[:, None] // 10 ** np.arange(8, -1, -1) % 10 + ord("0")
+        index = RecordIndex(
+            shard=np.full(len(part), number, np.int32),
+            offset=np.arange(len(part), dtype=np.int64) * _RECORD_BYTES,
+            length=np.full(len(part), _RECORD_BYTES, np.int32),
+            height=np.full(len(part), 1024, np.int32),
+            width=np.full(len(part), 512, np.int32),
+            channels=np.full(len(part), 3, np.uint8),
+            categories={"layout": chosen.astype(np.int32)},
+            id_end=np.arange(1, len(part) + 1, dtype=np.int64) * 9,
+            id_text=digits.astype(np.uint8).ravel(),
+        )
+        (folder / index_name("train", number, shards)).write_bytes(index.to_bytes())
+        written.append(
+            Shard(
+                name=shard_name("train", number, shards),
+                records=len(part),
+                size_bytes=len(part) * _RECORD_BYTES,
+                crc32c=0,
+                index_name=index_name("train", number, shards),
+                index_crc32c=0,
+            )
+        )
+    manifest = Manifest(
+        features=receipt_features(),
+        labels=(),
+        vocabularies={"layout": tuple(f"layout-{number:05d}" for number in range(layouts))},
+        splits={"train": Split(shards=tuple(written), category_counts={})},
+        counts=Counts(inputs=records, written=records, duplicates=0, quarantined={}),
+        source_fingerprint="",
+        written_by="benchmarks",
+    )
+    (folder / MANIFEST).write_text(manifest.to_json())
+    (folder / COMPLETED).write_text(manifest.digest)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""Seconds to the first batch of a run that is resumed far on, beside one that starts.
+
+Each start is a process of its own, timed from the call that makes the dataset, TensorFlow being
+imported. Starts and resumed runs take turns; the figure is the ratio of the medians.
+"""
+
+import argparse
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from benchmarks.input_options import add_input_options, add_measuring_options, training_run
+from benchmarks.timing import Contender, Effort, Round, by_turns, machine, table, to_json
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.resume_latency", description=__doc__
+    )
+    add_input_options(parser)
+    parser.add_argument(
+        "--steps",
+        type=int,
+        nargs="+",
+        default=[1_000, 1_000_000],
+        help="steps to resume at (default: 1000 1000000)",
+    )
+    add_measuring_options(parser, rounds=5)
+    known = parser.parse_args(argv)
+    try:
+        if min(known.steps) < 0:
+            raise ValueError(f"--steps must be at least 0, got {min(known.steps)}")
+        run = training_run(known)
+    except (ValueError, FileNotFoundError) as error:
+        parser.error(str(error))
+    contenders = {
+        f"{step:,}": Contender(
+            function="benchmarks.pipelines:training", options={"run": replace(run, start_step=step)}
+        )
+        for step in (0, *known.steps)
+    }
+    effort = Effort(batch_size=known.batch_size, batches=1)
+    rounds = by_turns(contenders, dict.fromkeys(contenders, effort), rounds=known.rounds)
+    rows = latency_rows(rounds)
+    print(table(rows))
+    print(", ".join(machine().values()))
+    if known.json:
+        known.json.write_text(to_json({"results": rows}))
+    return 0
+
+
+def latency_rows(rounds: Mapping[str, Sequence[Round]]) -> list[dict[str, Any]]:
+    """A row for each step; `ratio` is to the first, a fresh start."""
+    times_s = {step: [each.first_batch_s for each in found] for step, found in rounds.items()}
+    start_s = statistics.median(next(iter(times_s.values())))
+    return [
+        {
+            "start step": step,
+            "first batch s": statistics.median(each),
+            "lowest": min(each),
+            "highest": max(each),
+            "ratio": statistics.median(each) / start_s,
+        }
+        for step, each in times_s.items()
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

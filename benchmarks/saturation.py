@@ -1,0 +1,236 @@
+"""Whether an accelerator would wait for its input, and what would have to change.
+
+A simulated accelerator takes a batch, is busy for as long as a step takes, and takes the next; what
+it waits beyond that is what the input pipeline costs. Before, the stages of the pipeline are timed,
+each with all before it, and a sentence tells which of them, or the step, is the slowest.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from benchmarks import pipelines, timing
+from benchmarks.input_options import add_input_options, add_measuring_options, training_run
+from benchmarks.pipelines import Training, distributed
+from benchmarks.timing import Contender, Effort, Result, by_turns, machine, table, to_json
+
+STAGES = {
+    "read": "reading",
+    "decode": "decoding",
+    "batch": "augmentation",
+    "device": "handing batches to the replicas",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """What simulated steps came to.
+
+    Attributes:
+      wait_share: part of the time that was spent waiting for input.
+      waits_ms: of each step.
+      ready: batches that were ready when each step began.
+    """
+
+    wait_share: float
+    waits_ms: tuple[float, ...]
+    ready: tuple[int, ...]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.saturation", description=__doc__)
+    add_input_options(parser)
+    group = parser.add_argument_group("simulated accelerator")
+    group.add_argument("--replicas", type=int, default=1, help="(default: %(default)s)")
+    speed = group.add_mutually_exclusive_group()
+    speed.add_argument("--step-ms", type=float, help="milliseconds of a step")
+    speed.add_argument("--images-per-s", type=float, help="of each replica")
+    speed.add_argument(
+        "--load",
+        type=float,
+        default=0.8,
+        metavar="FRACTION",
+        help="of the most that the input pipeline gives (default: %(default)s)",
+    )
+    slow = parser.add_argument_group("what if", "milliseconds an image to slow a stage down by")
+    slow.add_argument("--slow-reading", type=float, default=0.0, metavar="MS", help="by waiting")
+    slow.add_argument("--slow-decoding", type=float, default=0.0, metavar="MS", help="by computing")
+    add_measuring_options(parser, batches=100, rounds=3)
+    known = parser.parse_args(argv)
+    for name in ("step_ms", "images_per_s", "load"):
+        value = getattr(known, name)
+        if value is not None and not value > 0:
+            parser.error(f"--{name.replace('_', '-')} must be above 0, got {value}")
+    try:
+        effort = Effort(batch_size=known.batch_size, batches=known.batches, warmup=known.warmup)
+        run = training_run(
+            known,
+            replicas=known.replicas,
+            slow_reading_ms=known.slow_reading,
+            slow_decoding_ms=known.slow_decoding,
+        )
+    except (ValueError, FileNotFoundError) as error:
+        parser.error(str(error))
+    stages = {
+        stage: Contender(
+            function="benchmarks.pipelines:training", options={"run": run, "stage": stage}
+        )
+        for stage in STAGES
+    }
+    rounds = by_turns(stages, dict.fromkeys(stages, effort), rounds=known.rounds)
+    results = {name: Result.of(each) for name, each in rounds.items()}
+    most = results["device"].images_per_s
+    if known.step_ms:
+        step_s = known.step_ms / 1e3
+    else:
+        step_s = known.batch_size / (
+            known.images_per_s * known.replicas if known.images_per_s else most * known.load
+        )
+    steps = timing.in_new_process(_steps, run, effort, step_s)
+    sentence = verdict(
+        {name: result.images_per_s for name, result in results.items()},
+        wanted=known.batch_size / step_s,
+        cpu_ms_per_image=results["device"].cpu_ms_per_image,
+        replicas=known.replicas,
+    )
+    print(table([{"up to": name, **asdict(result)} for name, result in results.items()]))
+    print(
+        f"steps of {step_s * 1e3:,.1f} ms on {known.replicas} replicas, "
+        f"{known.batch_size / step_s:,.0f} images/s: {steps.wait_share:.1%} of the time is spent "
+        f"waiting for input, {min(steps.ready)} to {max(steps.ready)} batches are ready"
+    )
+    print(sentence)
+    print(", ".join(machine().values()))
+    if known.json:
+        known.json.write_text(
+            to_json(
+                {
+                    "options": {k: str(v) for k, v in vars(known).items()},
+                    "stages": {name: asdict(result) for name, result in results.items()},
+                    "steps": asdict(steps),
+                    "verdict": sentence,
+                }
+            )
+        )
+    if known.plot:
+        draw(steps, known.plot)
+    return 0
+
+
+def verdict(
+    rates: Mapping[str, float], *, wanted: float, cpu_ms_per_image: float, replicas: int
+) -> str:
+    """What limits, and what would have to change.
+
+    Args:
+      rates: images/s up to each of `STAGES`.
+      wanted: images/s that the accelerators take.
+      cpu_ms_per_image: processor time of the whole input pipeline.
+      replicas: accelerators.
+    """
+    most = rates["device"]
+    cores = wanted / replicas * cpu_ms_per_image / 1e3
+    needs = f"a replica needs {cores:.2f} cores for its {wanted / replicas:,.0f} images/s"
+    if most >= wanted:
+        return (
+            f"The step limits: the input pipeline could give {most / wanted:.2f} times as much; "
+            f"{needs}."
+        )
+    limiting = limiting_stage(rates)
+    remedy = f"images of {most / wanted:.0%} of the pixels would do on these"
+    if limiting == "read":
+        remedy = "longer runs, more parallel reads or faster storage would help"
+    elif limiting == "batch":
+        remedy = "augmentation on the device would help"
+    return (
+        f"{STAGES[limiting].capitalize()} limits: {most:,.0f} of {wanted:,.0f} images/s; {needs}, "
+        f"and {remedy}."
+    )
+
+
+def limiting_stage(rates: Mapping[str, float]) -> str:
+    """The stage that adds the most to the time of an image."""
+    times_s = [0.0, *(1 / rate for rate in rates.values())]
+    added = {name: times_s[at + 1] - times_s[at] for at, name in enumerate(rates)}
+    return max(added, key=added.__getitem__)
+
+
+def simulate(
+    batches: Iterator[Any],
+    step_s: float,
+    steps: int,
+    *,
+    produced: Callable[[], int],
+    consumed: int = 0,
+    clock: Callable[[], float] = time.perf_counter,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Steps:
+    """Takes steps of so many seconds.
+
+    Args:
+      batches: an iterator over batches.
+      step_s: seconds that a step takes once its batch is there.
+      steps: how many.
+      produced: batches made so far.
+      consumed: batches taken before.
+      clock: seconds.
+      sleep: passes so many seconds.
+    """
+    waits, ready = [], []
+    started = clock()
+    for number in range(steps):
+        ready.append(produced() - consumed - number)
+        before = clock()
+        next(batches)
+        waits.append(clock() - before)
+        sleep(step_s)
+    return Steps(
+        wait_share=sum(waits) / (clock() - started),
+        waits_ms=tuple(each * 1e3 for each in waits),
+        ready=tuple(ready),
+    )
+
+
+def _steps(run: Training, effort: Effort, step_s: float) -> Steps:
+    pipelines.make_logical_cpus(run.replicas)
+    produced = tf.Variable(0, dtype=tf.int64)
+    batches = distributed(run, produced=produced)
+    for _ in range(effort.warmup):
+        next(batches)
+        time.sleep(step_s)
+    return simulate(
+        batches,
+        step_s,
+        effort.batches,
+        produced=lambda: int(produced.numpy()) // run.replicas,
+        consumed=effort.warmup,
+    )
+
+
+def draw(steps: Steps, path: Path) -> None:
+    """Draws how many batches were ready, and how long each step waited."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (above, below) = pyplot.subplots(
+        2, 1, figsize=(8, 4), sharex=True, layout="constrained"
+    )
+    above.step(range(len(steps.ready)), steps.ready)
+    above.set(ylabel="batches ready", ylim=(0, None))
+    below.plot(steps.waits_ms)
+    below.set(xlabel="step", ylabel="wait, ms", ylim=(0, None))
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,175 @@
+"""One model on one dataset under each strategy: images/s, seconds to a loss, and how good it gets.
+
+Every run is `python -m pipeline.train` as a user starts it, all its processes on this machine, one
+run after the other. Seconds are those of training steps: starting, compiling and evaluating is left
+out. Strategies that share two cores can't be faster than one that has them alone; what this shows
+is what each costs, and that all learn the same.
+"""
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.timing import machine, table, to_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """Processes of a strategy.
+
+    Attributes:
+      strategy: its name.
+      cpus: logical devices of each process.
+      tasks: how many processes there are of each kind of TF_CONFIG; none for a single one.
+    """
+
+    strategy: str
+    cpus: int = 1
+    tasks: Mapping[str, int] | None = None
+
+
+SETUPS = {
+    "default": Setup(strategy="default"),
+    "one_device": Setup(strategy="one_device"),
+    "mirrored-2": Setup(strategy="mirrored", cpus=2),
+    "mirrored-4": Setup(strategy="mirrored", cpus=4),
+    "multi_worker-2": Setup(strategy="multi_worker", tasks={"worker": 2}),
+    "parameter_server-2": Setup(
+        strategy="parameter_server", tasks={"chief": 1, "worker": 2, "ps": 1}
+    ),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.strategies",
+        description=__doc__,
+        epilog="All other options are those of python -m pipeline.train.",
+    )
+    parser.add_argument("data_dir", help="dataset directory")
+    parser.add_argument(
+        "--setups", nargs="+", choices=SETUPS, default=list(SETUPS), help="(default: all)"
+    )
+    parser.add_argument("--steps", type=int, default=200, help="(default: %(default)s)")
+    parser.add_argument("--global-batch-size", type=int, default=32, help="(default: %(default)s)")
+    parser.add_argument(
+        "--loss", type=float, default=1.0, help="to be reached (default: %(default)s)"
+    )
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--plot", type=Path, help="draw the losses to this PNG file")
+    known, others = parser.parse_known_args(argv)
+    logs = {}
+    with tempfile.TemporaryDirectory(prefix="strategies-") as folder:
+        for name in known.setups:
+            print(f"{name} …", file=sys.stderr)
+            run_dir = Path(folder, name)
+            arguments = [known.data_dir, f"--run-dir={run_dir}", f"--steps={known.steps}"]
+            arguments += [f"--global-batch-size={known.global_batch_size}", "--quiet", *others]
+            run(SETUPS[name], arguments)
+            logs[name] = [json.loads(line) for line in (run_dir / "log.jsonl").open()]
+    rows = [
+        {"strategy": name, **figures(log, known.global_batch_size, known.loss)}
+        for name, log in logs.items()
+    ]
+    print(table(rows))
+    print(", ".join(machine().values()))
+    if known.json:
+        known.json.write_text(to_json({"results": rows, "logs": logs}))
+    if known.plot:
+        draw(logs, known.global_batch_size, known.plot)
+    return 0
+
+
+def run(setup: Setup, arguments: Sequence[str]) -> None:
+    """Trains under a strategy, and waits for all its processes.
+
+    Raises:
+      SystemExit: one of them failed.
+    """
+    command = [sys.executable, "-m", "benchmarks.logical_train", str(setup.cpus), *arguments]
+    command.append(f"--strategy={setup.strategy}")
+    tasks = setup.tasks or {}
+    addresses = iter(_free_addresses(sum(tasks.values())))
+    cluster = {kind: [next(addresses) for _ in range(count)] for kind, count in tasks.items()}
+    places = [(kind, index) for kind, each in cluster.items() for index in range(len(each))]
+    processes = []
+    try:
+        for kind, index in places or [("", 0)]:
+            task = {"cluster": cluster, "task": {"type": kind, "index": index}}
+            config = {"TF_CONFIG": json.dumps(task)} if tasks else {}
+            environment = {key: value for key, value in os.environ.items() if key != "TF_CONFIG"}
+            processes.append(subprocess.Popen(command, env={**environment, **config}))
+        for process in processes:
+            if status := process.wait():
+                sys.exit(f"a process of {setup.strategy} ended with status {status}")
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def figures(log: Sequence[Mapping[str, float]], batch_size: int, loss: float) -> dict[str, Any]:
+    """What a run's log comes to; `seconds` is NaN where the loss was not reached."""
+    steps = [line for line in log if "loss" in line]
+    reached = [seconds for seconds, found in curve(log, batch_size) if found <= loss]
+    evaluations = [line for line in log if "validation/loss" in line]
+    validation = {name: value for name, value in evaluations[-1].items() if name.count("/") == 1}
+    return {
+        # The first calls compile.
+        "images/s": statistics.median(line["images_per_s"] for line in steps[1:] or steps),
+        f"s to loss {loss:g}": reached[0] if reached else float("nan"),
+        "loss": steps[-1]["loss"],
+        **validation,
+    }
+
+
+def curve(log: Sequence[Mapping[str, float]], batch_size: int) -> list[tuple[float, float]]:
+    """Seconds of training and the loss then, after each call of the devices but the first."""
+    points, seconds, before = [], 0.0, None
+    for line in log:
+        if "loss" not in line:
+            continue
+        if before is not None:
+            seconds += (line["step"] - before) * batch_size / line["images_per_s"]
+            points.append((seconds, line["loss"]))
+        before = line["step"]
+    return points
+
+
+def draw(logs: Mapping[str, Sequence[Mapping[str, float]]], batch_size: int, path: Path) -> None:
+    """Draws each run's loss over its seconds."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    drawing, axes = pyplot.subplots(figsize=(8, 4), layout="constrained")
+    for name, log in logs.items():
+        axes.plot(*zip(*curve(log, batch_size), strict=True), label=name, linewidth=1.2)
+    axes.set(xlabel="seconds of training", ylabel="loss", ylim=(0, None))
+    axes.legend(frameon=False)
+    drawing.savefig(path, dpi=120)
+    pyplot.close(drawing)
+
+
+def _free_addresses(count: int) -> list[str]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

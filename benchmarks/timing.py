@@ -1,0 +1,243 @@
+"""Timing of input pipelines: each in a process of its own, by turns, first batch apart.
+
+A contender is any function of a module that returns an iterator over batches. It runs in a process
+of its own, so that none has another's threads, memory or warm caches; rounds go through all
+contenders, so that what else the machine does meets all of them alike.
+"""
+
+import importlib
+import json
+import multiprocessing
+import os
+import platform
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contender:
+    """An input pipeline to be timed.
+
+    Attributes:
+      function: `package.module:name` of what returns an iterator over batches, none of which is
+        the last.
+      options: its keyword arguments.
+    """
+
+    function: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How long a contender is looked at.
+
+    Attributes:
+      batch_size: images of a batch.
+      batches: batches that are timed.
+      warmup: batches before them that are not, behind the first.
+    """
+
+    batch_size: int
+    batches: int
+    warmup: int = 0
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1 or self.batches < 1 or self.warmup < 0:
+            raise ValueError(f"batch_size and batches must be at least 1, got {self}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """What one look at a contender came to.
+
+    Attributes:
+      first_batch_s: seconds from the call of its function to its first batch.
+      images_per_s: of the batches that were timed.
+      cpu_ms_per_image: processor time of its whole process tree over the same batches.
+      peak_mb: memory of its process tree, proportional set size, at its highest.
+    """
+
+    first_batch_s: float
+    images_per_s: float
+    cpu_ms_per_image: float
+    peak_mb: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """Medians over the rounds of a contender, and how far apart the rounds were."""
+
+    images_per_s: float
+    lowest: float
+    highest: float
+    first_batch_s: float
+    cpu_ms_per_image: float
+    peak_mb: float
+
+    @classmethod
+    def of(cls, rounds: Sequence[Round]) -> Self:
+        """What some rounds come to."""
+        speeds = [each.images_per_s for each in rounds]
+        return cls(
+            images_per_s=statistics.median(speeds),
+            lowest=min(speeds),
+            highest=max(speeds),
+            first_batch_s=statistics.median(each.first_batch_s for each in rounds),
+            cpu_ms_per_image=statistics.median(each.cpu_ms_per_image for each in rounds),
+            peak_mb=max(each.peak_mb for each in rounds),
+        )
+
+
+def by_turns(
+    contenders: Mapping[str, Contender], efforts: Mapping[str, Effort], *, rounds: int
+) -> dict[str, list[Round]]:
+    """Looks at each contender `rounds` times, one after the other in each round."""
+    found: dict[str, list[Round]] = {name: [] for name in contenders}
+    for number in range(rounds):
+        for name, contender in contenders.items():
+            found[name].append(apart(contender, efforts[name]))
+            speed = found[name][-1].images_per_s
+            print(f"round {number + 1} of {rounds}: {name} {speed:,.0f} images/s", file=sys.stderr)
+    return found
+
+
+def apart(contender: Contender, effort: Effort) -> Round:
+    """Looks at a contender in a new process."""
+    return in_new_process(_look, contender, effort)
+
+
+def in_new_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function of a module returns, called in a process of its own."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def _look(contender: Contender, effort: Effort) -> Round:
+    module, _, name = contender.function.partition(":")
+    function = getattr(importlib.import_module(module), name)
+    with PeakMemory() as memory:
+        figures = look(lambda: function(**contender.options), effort)
+    return Round(**figures, peak_mb=memory.peak_bytes / 1e6)
+
+
+def look(
+    make: Callable[[], Iterator[Any]],
+    effort: Effort,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+    processor: Callable[[], float] | None = None,
+) -> dict[str, float]:
+    """Times an iterator over batches; `clock` and `processor` count seconds."""
+    processor = processor or processor_s
+    started = clock()
+    batches = make()
+    next(batches)
+    first_batch_s = clock() - started
+    for _ in range(effort.warmup):
+        next(batches)
+    started, busy = clock(), processor()
+    for _ in range(effort.batches):
+        next(batches)
+    elapsed_s, busy_s = clock() - started, processor() - busy
+    images = effort.batches * effort.batch_size
+    return {
+        "first_batch_s": first_batch_s,
+        "images_per_s": images / elapsed_s,
+        "cpu_ms_per_image": busy_s / images * 1e3,
+    }
+
+
+def processor_s() -> float:
+    """Processor time of this process and its living descendants, in seconds."""
+    return sum(sum(each.cpu_times()[:2]) for each in _tree())
+
+
+class PeakMemory:
+    """The highest memory of this process and its descendants while the context lasts.
+
+    Attributes:
+      peak_bytes: proportional set size; pages that processes share count once.
+    """
+
+    def __init__(self, *, every_s: float = 0.25) -> None:
+        self.peak_bytes = 0
+        self._every_s = every_s
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._sample()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+        self._sample()
+
+    def _watch(self) -> None:
+        while not self._done.wait(self._every_s):
+            self._sample()
+
+    def _sample(self) -> None:
+        total = 0
+        for each in _tree():
+            try:
+                total += each.memory_full_info().pss
+            except psutil.Error:  # it has just ended
+                continue
+        self.peak_bytes = max(self.peak_bytes, total)
+
+
+def _tree() -> list[psutil.Process]:
+    own = psutil.Process()
+    return [own, *own.children(recursive=True)]
+
+
+def machine() -> dict[str, str]:
+    """What a figure depends on beside the options."""
+    processor = platform.processor() or platform.machine()
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return {
+        "processor": names[0] if names else processor,
+        "cores": str(len(os.sched_getaffinity(0))),
+        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
+        "python": platform.python_version(),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def table(rows: Sequence[Mapping[str, object]]) -> str:
+    """Rows of the same keys as text, a column a key; numbers to the right."""
+    texts = [list(rows[0]), *([_text(value) for value in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    right = [isinstance(value, int | float) for value in rows[0].values()]
+    return "\n".join(
+        "  ".join(
+            text.rjust(width) if numeric else text.ljust(width)
+            for text, width, numeric in zip(line, widths, right, strict=True)
+        ).rstrip()
+        for line in texts
+    )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, float):
+        return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.3g}"
+
+
+def to_json(figures: Mapping[str, Any]) -> str:
+    """Figures and the machine they are from, as JSON text."""
+    return json.dumps({"machine": machine(), **figures}, indent=1) + "\n"
