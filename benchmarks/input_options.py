@@ -16,7 +16,6 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
     """Adds the dataset directory and the fields of `InputConfig` that matter for speed."""
     parser.add_argument("data_dir", help="dataset directory")
     group = add_image_options(parser)
-    group.add_argument("--fit", choices=("pad", "stretch"), default="pad", help="(default: pad)")
     group.add_argument(
         "--augment",
         nargs="*",
@@ -41,6 +40,7 @@ def add_image_options(parser: argparse.ArgumentParser) -> Any:
         help="pixels (default: 256 256)",
     )
     group.add_argument("--channels", type=int, choices=(1, 3), default=3, help="(default: 3)")
+    group.add_argument("--fit", choices=("pad", "stretch"), default="pad", help="(default: pad)")
     group.add_argument(
         "--dtype", choices=("float32", "uint8"), default="float32", help="(default: float32)"
     )

@@ -12,7 +12,7 @@ import tensorflow as tf
 from pipeline.augment import augment
 from pipeline.config import Augmentation, InputConfig
 from pipeline.deck import Deck, check_batch_size, make_deck, make_plan
-from pipeline.decode import decode_batches, read_features, stored_feature
+from pipeline.decode import decode_batches, normalised, read_features, stored_feature
 from pipeline.info import DatasetInfo, load_info
 from pipeline.plan import Plan, example_seeds
 from pipeline.read import Reader
@@ -174,7 +174,7 @@ class Elements:
             features["row"] = tf.ensure_shape(place.row, [size])
             features["seed"] = tf.ensure_shape(place.seed, [size])
             if config.dtype == "float32":
-                features["image"] = tf.cast(features["image"], tf.float32) * (1 / 255)
+                features["image"] = normalised(features["image"])
             if augmentations:
                 features |= augment(features, augmentations, place.seed)
             if "weight" in names:

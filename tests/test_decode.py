@@ -17,7 +17,14 @@ import tensorflow as tf
 from pipeline.config import InputConfig, RandomCrop
 from pipeline.crop import crop_boxes, crop_windows
 from pipeline.dataset import make_dataset, make_evaluation_dataset
-from pipeline.decode import decode_jpeg, fitted, jpeg_image, read_features, stored_feature
+from pipeline.decode import (
+    decode_jpeg,
+    fitted,
+    jpeg_image,
+    normalised,
+    read_features,
+    stored_feature,
+)
 from pipeline.info import DatasetInfo, load_info
 from schemas.example import encode_example
 from schemas.receipt import Label, receipt_features
@@ -56,7 +63,8 @@ def difference(a: Any, b: Any) -> float:
     ("size", "target", "decoded"),
     [
         ((1024, 768), 256, (256, 192)),  # a quarter, exactly
-        ((1020, 765), 256, (510, 383)),  # a quarter would be too small
+        ((1021, 765), 256, (256, 192)),  # a hundredth less does not matter
+        ((1000, 750), 256, (500, 375)),  # a quarter would be too small
         ((1030, 772), 256, (258, 193)),
         ((2048, 1000), 256, (256, 125)),
         ((4096, 1000), 256, (512, 125)),  # no smaller than an eighth
@@ -82,6 +90,31 @@ def test_scale_of_decoding(size: tuple[int, int], target: int, decoded: tuple[in
     padding = np.ones((target, target), bool)
     padding[top : top + height, left : left + width] = False
     assert (made[padding] == 255).all()
+
+
+@pytest.mark.parametrize(
+    ("size", "decoded"),
+    [
+        ((1024, 512), (512, 256)),
+        ((1024, 400), (512, 200)),  # the width loses less than the height gains
+        ((1024, 380), (1024, 380)),  # it would lose too much
+        ((600, 400), (600, 400)),  # half would have fewer pixels than the target
+        ((400, 4096), (200, 2048)),
+        ((900, 900), (450, 450)),
+    ],
+)
+def test_scale_of_decoding_what_is_stretched(size: tuple[int, int], decoded: tuple[int, int]):
+    config = InputConfig(height=256, width=256, fit="stretch")
+    inner, _ = fitted(tf.constant(size), config)
+    assert (
+        tuple(decode_jpeg(jpeg(picture(*size)), tf.constant(size), inner, 3).shape[:2]) == decoded
+    )
+
+
+def test_normalised_bytes():
+    levels = tf.constant(range(256), tf.uint8)
+    expected = np.arange(256, dtype=np.float32) * np.float32(1 / 255)
+    np.testing.assert_array_equal(normalised(levels), expected)
 
 
 def test_stretch_fills_the_target():

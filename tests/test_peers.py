@@ -95,8 +95,18 @@ def test_every_peer_is_a_module_with_a_way_to_get_it():
 def test_the_reference_scales_as_everybody_does(size: tuple[int, int]):
     pixels = np.random.default_rng(0).integers(0, 256, (60, 40, 3), np.uint8)
     stored = StoredImage(encoded=pixels.tobytes(), height=60, width=40, channels=3, label=0)
-    found = expected(stored, "raw", Output(height=size[0], width=size[1]))
+    output = Output(height=size[0], width=size[1], fit="stretch")
+    found = expected(stored, "raw", output)
     np.testing.assert_allclose(found, tf.image.resize(pixels, size), atol=1e-2)
+
+
+def test_the_reference_pads_with_white():
+    pixels = np.full((60, 40, 3), 7, np.uint8)
+    stored = StoredImage(encoded=pixels.tobytes(), height=60, width=40, channels=3, label=0)
+    found = expected(stored, "raw", Output(height=30, width=31))
+    assert (found[:, 5:25] == 7).all()
+    assert (found[:, :5] == 255).all()
+    assert (found[:, 25:] == 255).all()
 
 
 def test_less_work_shows(directory: Path):

@@ -1,7 +1,7 @@
 """Images/s of tillroll beside other input pipelines, on the same receipts.
 
 Each peer reads the train split of a dataset directory from its own recommended format, and makes
-the same batches of it, stretched to one size. Peers take turns, each in a process of its own. A
+the same batches of it. Peers take turns, each in a process of its own. A
 directory of raw pixels is a comparison of those that store pixels. Before that, the first batch of
 each is held against the receipts: "levels off" is how far it is from them, of 255 levels. Peers
 that are not installed are named.
@@ -34,6 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             height=known.size[0],
             width=known.size[1],
             channels=known.channels,
+            fit=known.fit,
             dtype=known.dtype,
         )
         effort = Effort(batch_size=known.batch_size, batches=known.batches, warmup=known.warmup)
@@ -62,7 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     results = {name: Result.of(each) for name, each in rounds.items()}
     about = (
         f"{len(reference.samples):,} receipts ({reference.storage}) to batches of "
-        f"{' × '.join(map(str, output.shape))} {output.dtype}, {known.workers} workers; medians of "
+        f"{' × '.join(map(str, output.shape))} {output.dtype}, fit by {output.fit!r}, "
+        f"{known.workers} workers; medians of "
         f"{known.rounds} rounds by turns."
     )
     if reference.storage == "jpeg":

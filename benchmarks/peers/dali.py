@@ -51,13 +51,21 @@ def batches(folder: Path, output: Output, *, workers: int) -> Iterator[Any]:
         images = fn.resize(
             images,
             size=(output.height, output.width),
+            mode="not_larger" if output.fit == "pad" else "default",
             interp_type=types.INTERP_LINEAR,
             antialias=False,
         )
+        padding = {
+            "crop": (output.height, output.width),
+            "out_of_bounds_policy": "pad",
+            "fill_values": [1.0 if output.dtype == "float32" else 255.0],
+        }
         if output.dtype == "float32":
             images = fn.crop_mirror_normalize(
-                images, output_layout="HWC", mean=[0.0], std=[255.0], dtype=types.FLOAT
+                images, output_layout="HWC", mean=[0.0], std=[255.0], dtype=types.FLOAT, **padding
             )
+        elif output.fit == "pad":
+            images = fn.crop(images, **padding)
         return images, values["label"]
 
     pipeline = receipts()

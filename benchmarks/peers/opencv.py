@@ -19,6 +19,13 @@ def decoded(encoded: bytes, output: Output) -> npt.NDArray[np.uint8]:
 
 
 def resized(pixels: npt.NDArray[np.uint8], output: Output) -> npt.NDArray[np.uint8]:
-    """Stretched to the output's size."""
-    scaled = cv2.resize(pixels, (output.width, output.height), interpolation=cv2.INTER_LINEAR)
-    return scaled.reshape(output.shape[1:])
+    """Fitted into the output's size."""
+    height, width = output.inner(*pixels.shape[:2])
+    scaled = cv2.resize(pixels, (width, height), interpolation=cv2.INTER_LINEAR)
+    scaled = scaled.reshape(height, width, output.channels)
+    if (height, width) == (output.height, output.width):
+        return scaled
+    padded = np.full(output.shape[1:], 255, np.uint8)
+    top, left = (output.height - height) // 2, (output.width - width) // 2
+    padded[top : top + height, left : left + width] = scaled
+    return padded

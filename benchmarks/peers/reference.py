@@ -90,7 +90,11 @@ def expected(image: StoredImage, kept: Storage, output: Output) -> Pixels:
         with Image.open(io.BytesIO(image.encoded)) as opened:
             pixels = np.asarray(opened.convert("RGB" if output.channels == 3 else "L"))
             pixels = pixels.reshape(*pixels.shape[:2], output.channels)
-    return _bilinear(_bilinear(pixels.astype(np.float32), output.height, 0), output.width, 1)
+    height, width = output.inner(*pixels.shape[:2])
+    scaled = _bilinear(_bilinear(pixels.astype(np.float32), height, 0), width, 1)
+    missing = (output.height - height, output.width - width)
+    sides = [(each // 2, each - each // 2) for each in missing]
+    return np.pad(scaled, [*sides, (0, 0)], constant_values=255)
 
 
 def _bilinear(pixels: Pixels, size: int, axis: int) -> Pixels:

@@ -19,6 +19,7 @@ class Peer:
       install: how it is installed.
       storages: what it reads: JPEG files, pixels.
       channels: what it makes of them.
+      fits: how it can fit JPEG files into a size.
     """
 
     title: str
@@ -26,6 +27,7 @@ class Peer:
     install: str = _EXTRA
     storages: tuple[Storage, ...] = ("jpeg",)
     channels: tuple[int, ...] = (1, 3)
+    fits: tuple[str, ...] = ("pad", "stretch")
 
     def refusal(self, storage: Storage, output: Output) -> str:
         """Why it takes no part, or nothing."""
@@ -33,6 +35,8 @@ class Peer:
             return f"takes no part in comparisons of {storage} storage"
         if output.channels not in self.channels:
             return f"makes no images of {output.channels} channel"
+        if storage == "jpeg" and output.fit not in self.fits:
+            return f"can't {output.fit} JPEG files while it decodes them"
         return ""
 
 
@@ -82,6 +86,7 @@ PEERS = MappingProxyType(
             ),
             storages=("jpeg", "raw"),
             channels=(3,),
+            fits=("stretch",),
         ),
         "ceiling": Peer(
             title="ceiling: libjpeg-turbo and a resize, nothing else",

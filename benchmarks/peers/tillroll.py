@@ -27,7 +27,7 @@ def batches(folder: Path, output: Output, *, workers: int) -> Iterator[Any]:
         height=output.height,
         width=output.width,
         channels=output.channels,
-        fit="stretch",
+        fit=output.fit,
         dtype=output.dtype,
     )
     data_dir = str(folder / _DATASET)
