@@ -1,7 +1,8 @@
 """Whether an accelerator would wait for its input, and what would have to change.
 
-A simulated accelerator takes a batch, is busy for as long as a step takes, and takes the next; what
-it waits beyond that is what the input pipeline costs. Before, the stages of the pipeline are timed,
+A simulated accelerator is busy with a batch for as long as a step takes. Meanwhile the host fetches
+the next batch, as it does beside a real one; if that is not there in time, the accelerator waits.
+Before, the stages of the pipeline are timed,
 each with all before it, and a sentence tells which of them, or the step, is the slowest.
 """
 
@@ -33,9 +34,9 @@ class Steps:
     """What simulated steps came to.
 
     Attributes:
-      wait_share: part of the time that was spent waiting for input.
+      wait_share: part of the time that the accelerator waited for input.
       waits_ms: of each step.
-      ready: batches that were ready when each step began.
+      ready: batches that were ready when each was asked for.
     """
 
     wait_share: float
@@ -172,11 +173,11 @@ def simulate(
     clock: Callable[[], float] = time.perf_counter,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Steps:
-    """Takes steps of so many seconds.
+    """Takes steps of so many seconds, each once its batch is there and the step before is done.
 
     Args:
       batches: an iterator over batches.
-      step_s: seconds that a step takes once its batch is there.
+      step_s: seconds that a step takes.
       steps: how many.
       produced: batches made so far.
       consumed: batches taken before.
@@ -184,15 +185,18 @@ def simulate(
       sleep: passes so many seconds.
     """
     waits, ready = [], []
-    started = clock()
+    started = free = clock()
     for number in range(steps):
         ready.append(produced() - consumed - number)
-        before = clock()
         next(batches)
-        waits.append(clock() - before)
-        sleep(step_s)
+        here = clock()
+        begin = max(here, free)
+        waits.append(begin - free)
+        free = begin + step_s
+        if begin > here:
+            sleep(begin - here)  # the host is a step ahead, and no more
     return Steps(
-        wait_share=sum(waits) / (clock() - started),
+        wait_share=sum(waits) / (free - started),
         waits_ms=tuple(each * 1e3 for each in waits),
         ready=tuple(ready),
     )

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("in_this_process")
 
 def test_waiting_is_what_steps_do_not_use():
     clock = Clock()
-    batches = clock.batches(0.0, [0.0, 0.25, 0.0, 0.75])
+    batches = clock.batches(0.0, [0.5, 1.25, 0.75, 2.0])
     produced = iter([5, 6, 7, 8])
 
     def sleep(seconds: float) -> None:
@@ -27,8 +27,9 @@ def test_waiting_is_what_steps_do_not_use():
     steps = simulate(
         batches, 1.0, 4, produced=lambda: next(produced), consumed=3, clock=clock, sleep=sleep
     )
-    assert steps.wait_share == 0.2
-    assert steps.waits_ms == (0.0, 250.0, 0.0, 750.0)
+    # The second batch comes late, the third while its predecessor is worked on, the fourth late.
+    assert steps.waits_ms == (500.0, 250.0, 0.0, 1000.0)
+    assert steps.wait_share == 1.75 / 5.75
     assert steps.ready == (2, 2, 2, 2)
 
 
