@@ -65,8 +65,9 @@ def training_run(known: argparse.Namespace, **more: Any) -> Training:
         augmentations=tuple(_operation(name) for name in known.augment),
         reading=Reading(run_length=known.run_length, parallel_reads=known.parallel_reads),
     )
+    run = Training(data_dir=known.data_dir, config=config, batch_size=known.batch_size, **more)
     load_info(known.data_dir)
-    return Training(data_dir=known.data_dir, config=config, batch_size=known.batch_size, **more)
+    return run
 
 
 def add_measuring_options(

@@ -1,20 +1,33 @@
 """Images/s that a dataset directory is read with, and how much of the time each stage takes.
 
 Each stage is timed with all before it, in a process of its own; the time it adds is its share.
-`--sweep` times the whole for each of several values of an option instead.
+Beside it, in the same rounds, come the same pipeline with its shards read in sequence through a
+shuffle buffer, which tells what the exact order costs, and libjpeg-turbo with a resize and nothing
+else, which no pipeline that decodes whole files can pass. `--sweep` times the whole for each of
+several values of an option instead.
 """
 
 import argparse
+import importlib
+import os
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from benchmarks.input_options import add_input_options, add_measuring_options, training_run
-from benchmarks.pipelines import Training
+from benchmarks.peers.output import Output
+from benchmarks.peers.registry import PEERS
+from benchmarks.peers.stored import read_manifest, storage
+from benchmarks.pipelines import SHUFFLE_BUFFER, Training
 from benchmarks.timing import Contender, Effort, Result, by_turns, machine, table, to_json
 
-SWEEPS = ("batch-size", "parallel-reads", "run-length", "channels", "size", "replicas")
+SWEEPS = ("batch-size", "parallel-reads", "run-length", "channels", "size", "replicas", "workers")
+IN_SEQUENCE = f"in sequence, shuffle buffer of {SHUFFLE_BUFFER:,}"
+CEILING = "ceiling: libjpeg-turbo and a resize"
+_CEILING_IMAGES = 500
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -26,15 +39,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--replicas", type=int, default=1, help="logical CPUs of a MirroredStrategy (default: 1)"
     )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=1,
+        help="processes of a MultiWorkerMirroredStrategy (default: 1)",
+    )
     add_measuring_options(parser, batches=60, rounds=5)
-    parser.add_argument("--sweep", choices=SWEEPS, help="option of which several values are tried")
+    parser.add_argument(
+        "--sweep",
+        choices=SWEEPS,
+        help="option of which several values are tried; of replicas and workers, each gets "
+        "batches of --batch-size",
+    )
     parser.add_argument("--values", type=int, nargs="+", help="those values, with --sweep")
     known = parser.parse_args(argv)
     if bool(known.sweep) != bool(known.values):
         parser.error("--sweep NAME and --values N … belong together")
     try:
         effort = Effort(batch_size=known.batch_size, batches=known.batches, warmup=known.warmup)
-        run = training_run(known, replicas=known.replicas)
+        run = training_run(known, replicas=known.replicas, workers=known.workers)
         if known.sweep:
             runs = {str(value): swept(run, known.sweep, value) for value in known.values}
             contenders = {name: _contender(each) for name, each in runs.items()}
@@ -44,14 +68,23 @@ def main(argv: Sequence[str] | None = None) -> int:
             efforts = dict.fromkeys(contenders, effort)
     except (ValueError, FileNotFoundError) as error:
         parser.error(str(error))
-    rounds = by_turns(contenders, efforts, rounds=known.rounds)
-    results = {name: Result.of(each) for name, each in rounds.items()}
+    with tempfile.TemporaryDirectory(prefix="tillroll-ceiling-") as folder:
+        beside, missing = ({}, "") if known.sweep else others(run, Path(folder))
+        efforts |= dict.fromkeys(beside, effort)
+        rounds = by_turns(contenders | beside, efforts, rounds=known.rounds)
+    results = {name: Result.of(rounds[name]) for name in contenders}
     rows = sweep_rows(known.sweep, results) if known.sweep else ladder_rows(results)
     print(table(rows))
+    besides = []
+    if beside:
+        measured = {"this": results["device"]} | {name: Result.of(rounds[name]) for name in beside}
+        besides = sweep_rows("beside", measured)
+        print("", table(besides), *([missing] if missing else []), sep="\n")
     print(", ".join(machine().values()))
     if known.json:
+        options = {name: str(value) for name, value in vars(known).items()}
         known.json.write_text(
-            to_json({"options": {k: str(v) for k, v in vars(known).items()}, "results": rows})
+            to_json({"options": options, "results": rows, "beside": besides, "missing": missing})
         )
     if known.plot:
         draw(rows, str(known.plot), known.sweep)
@@ -69,10 +102,45 @@ def ladder(run: Training) -> dict[str, Contender]:
     return {**contenders, "device": _contender(run)}
 
 
+def others(run: Training, folder: Path) -> tuple[dict[str, Contender], str]:
+    """What the whole is compared with, and why the ceiling is not among it, if so.
+
+    Args:
+      run: the input.
+      folder: for the ceiling's files, some of the dataset's.
+    """
+    found = {IN_SEQUENCE: _contender(replace(run, order="sequence"))}
+    config = run.config
+    if "://" in run.data_dir:
+        return found, "no ceiling: it needs the receipts on this machine"
+    if storage(read_manifest(run.data_dir)) != "jpeg":
+        return found, "no ceiling: pixels need no decoding"
+    try:
+        ceiling = importlib.import_module("benchmarks.peers.ceiling")
+    except ImportError as error:
+        return found, f"no ceiling: {error}; to have it: {PEERS['ceiling'].install}"
+    ceiling.prepare(run.data_dir, folder, most=_CEILING_IMAGES)
+    output = Output(
+        batch_size=run.batch_size,
+        height=config.height,
+        width=config.width,
+        channels=config.channels,
+        fit=config.fit,
+        dtype=config.dtype,
+    )
+    found[CEILING] = Contender(
+        function="benchmarks.peers.ceiling:batches",
+        options={"folder": folder, "output": output, "workers": len(os.sched_getaffinity(0))},
+    )
+    return found, ""
+
+
 def swept(run: Training, name: str, value: int) -> Training:
     """The same run with another value of an option of `SWEEPS`."""
-    if name in ("batch-size", "replicas"):
-        whole: dict[str, Any] = {name.replace("-", "_"): value}
+    if name == "batch-size":
+        return replace(run, batch_size=value)
+    if name in ("replicas", "workers"):
+        whole: dict[str, Any] = {name: value, "batch_size": run.batch_size * value}
         return replace(run, **whole)
     config = run.config
     images: dict[str, Any] = {"size": {"height": value, "width": value}}.get(name, {name: value})
@@ -93,6 +161,7 @@ def _as_many_images(effort: Effort, run: Training) -> Effort:
 def ladder_rows(results: Mapping[str, Result]) -> list[dict[str, Any]]:
     """A row for each stage; shares are of the time and the processor time of the last stage."""
     last = list(results.values())[-1]
+    last_cpu_ms = last.cpu_ms_per_image or float("nan")  # a short run may count none
     rows, before_ms, before_cpu_ms = [], 0.0, 0.0
     for name, result in results.items():
         each_ms = 1e3 / result.images_per_s
@@ -105,7 +174,7 @@ def ladder_rows(results: Mapping[str, Result]) -> list[dict[str, Any]]:
                 "adds ms/image": each_ms - before_ms,
                 "share": (each_ms - before_ms) * last.images_per_s / 1e3,
                 "CPU ms/image": result.cpu_ms_per_image,
-                "share of CPU": (result.cpu_ms_per_image - before_cpu_ms) / last.cpu_ms_per_image,
+                "share of CPU": (result.cpu_ms_per_image - before_cpu_ms) / last_cpu_ms,
                 "first batch s": result.first_batch_s,
                 "peak MB": result.peak_mb,
             }

@@ -1,8 +1,15 @@
 """Input pipelines of tillroll, whole and up to each stage, as contenders of `benchmarks.timing`."""
 
+import contextlib
 import dataclasses
+import itertools
+import json
+import multiprocessing
+import os
+import queue
+import socket
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import tensorflow as tf
 
@@ -15,6 +22,8 @@ from pipeline.read import Reader
 from pipeline.schedule import Slice, TensorArrays, batch_places, training_records
 
 STAGES = ("plan", "read", "parse", "decode", "batch", "device")
+SHUFFLE_BUFFER = 1000  # records
+_ALIVE_S = 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,6 +37,9 @@ class Training:
       split: the split.
       start_step: step to begin with.
       replicas: more than 1 for MirroredStrategy on as many logical CPUs.
+      workers: more than 1 for MultiWorkerMirroredStrategy in as many processes.
+      order: "dealt" as ever, or "sequence": shards one after the other through a buffer of
+        `SHUFFLE_BUFFER` records, which is what else would be done.
       slow_reading_ms: time that reading a record takes longer, waiting.
       slow_decoding_ms: time that decoding an image takes longer, computing.
     """
@@ -38,8 +50,17 @@ class Training:
     split: str = "train"
     start_step: int = 0
     replicas: int = 1
+    workers: int = 1
+    order: Literal["dealt", "sequence"] = "dealt"
     slow_reading_ms: float = 0.0
     slow_decoding_ms: float = 0.0
+
+    def __post_init__(self) -> None:
+        if min(self.replicas, self.workers) < 1 or min(self.replicas, self.workers) > 1:
+            raise ValueError(
+                f"replicas and workers must be at least 1, and one of them 1, got {self.replicas} "
+                f"and {self.workers}"
+            )
 
 
 def training(run: Training, *, stage: str = "device") -> Iterator[Any]:
@@ -48,6 +69,8 @@ def training(run: Training, *, stage: str = "device") -> Iterator[Any]:
     "batch" makes whole elements, augmentations included; "device" gives them to the replicas. All
     before it is what one input pipeline does for itself.
     """
+    if stage == "device" and run.workers > 1:
+        return _of_workers(run)
     if stage == "device":
         make_logical_cpus(run.replicas)
         return distributed(run)
@@ -105,6 +128,56 @@ def distributed(run: Training, *, produced: tf.Variable | None = None) -> Iterat
     return iter(strategy.distribute_datasets_from_function(pipeline))
 
 
+def _of_workers(run: Training) -> Iterator[Any]:
+    """A number each time all workers have made their slice of a global batch."""
+    context = multiprocessing.get_context("spawn")
+    cluster = {"worker": _free_addresses(run.workers)}
+    made = [context.Queue(maxsize=1) for _ in range(run.workers)]
+    workers = []
+    try:
+        for index, each in enumerate(made):
+            task = {"cluster": cluster, "task": {"type": "worker", "index": index}}
+            workers.append(context.Process(target=_work, args=(run, task, each)))
+            workers[-1].start()
+        for step in itertools.count(1):
+            for worker, each in zip(workers, made, strict=True):
+                _wait_for(worker, each)
+            yield step
+    finally:
+        for worker in workers:
+            worker.kill()  # TensorFlow keeps SIGTERM for itself
+
+
+def _wait_for(worker: Any, made: Any) -> None:
+    while True:
+        try:
+            made.get(timeout=_ALIVE_S)
+        except queue.Empty:
+            if worker.is_alive():
+                continue
+            raise RuntimeError(f"a worker ended with status {worker.exitcode}") from None
+        return
+
+
+def _work(run: Training, task: dict[str, Any], made: Any) -> None:
+    os.environ["TF_CONFIG"] = json.dumps(task)
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    elements = _load(run, decoding=True)
+    dataset = strategy.distribute_datasets_from_function(
+        lambda context: elements.training(Slice.of(context), seed=0, start_step=run.start_step)
+    )
+    for step, _ in enumerate(dataset):
+        made.put(step)
+
+
+def _free_addresses(count: int) -> list[str]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+
+
 def make_logical_cpus(count: int) -> None:
     """Splits the CPU into logical devices; must come before anything runs on it."""
     [cpu] = tf.config.list_physical_devices("CPU")
@@ -119,11 +192,26 @@ def _counted(produced: tf.Variable, batch: Any) -> Any:
 
 def _load(run: Training, *, decoding: bool) -> Elements:
     elements = Elements.load(run.data_dir, run.split, run.batch_size, run.config)
+    if run.order == "sequence":
+        in_sequence: Any = _InSequence(elements.deck.paths)
+        elements = dataclasses.replace(elements, reader=in_sequence)
     slow = _SlowReader(
         elements.reader, run.slow_reading_ms, run.slow_decoding_ms if decoding else 0.0
     )
     reader: Any = slow
     return dataclasses.replace(elements, reader=reader)
+
+
+@dataclasses.dataclass(frozen=True)
+class _InSequence:
+    """A reader that does not care what is asked for."""
+
+    paths: tuple[str, ...]
+
+    def read(self, batches: tf.data.Dataset, **options: Any) -> tf.data.Dataset:
+        shards = tf.data.Dataset.from_tensor_slices(list(self.paths)).shuffle(len(self.paths))
+        records = shards.interleave(tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE)
+        return records.shuffle(SHUFFLE_BUFFER).repeat()
 
 
 @dataclasses.dataclass(frozen=True)

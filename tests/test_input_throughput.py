@@ -9,8 +9,8 @@ pytest.importorskip("psutil")
 pytest.importorskip("tensorflow")
 
 from benchmarks import input_throughput
-from benchmarks.input_throughput import SWEEPS, ladder_rows, sweep_rows, swept
-from benchmarks.pipelines import Training
+from benchmarks.input_throughput import SWEEPS, ladder_rows, others, sweep_rows, swept
+from benchmarks.pipelines import Training, training
 from benchmarks.timing import Result
 from pipeline.config import InputConfig, Reading
 from tests.handmade import write_dataset
@@ -51,6 +51,7 @@ def test_a_sweep_changes_its_option_alone(name: str):
     changed = {
         "batch-size": Training(data_dir="there", config=InputConfig(), batch_size=1),
         "replicas": run,
+        "workers": run,
         "channels": Training(data_dir="there", config=InputConfig(channels=1), batch_size=32),
         "size": Training(data_dir="there", config=InputConfig(height=1, width=1), batch_size=32),
         "parallel-reads": Training(
@@ -79,7 +80,15 @@ def test_the_ladder_runs(directory: Path, tmp_path: Path, capsys: pytest.Capture
     assert [row["up to"] for row in written["results"]] == stages
     assert all(row["images/s"] > 0 for row in written["results"])
     assert sum(row["share"] for row in written["results"]) == pytest.approx(1)
-    assert "up to" in capsys.readouterr().out
+    [this, sequence, *ceiling] = written["beside"]
+    assert (this["beside"], this["ratio"]) == ("this", 1)
+    assert sequence["beside"] == "in sequence, shuffle buffer of 1,000"
+    assert all(each["images/s"] > 0 for each in (sequence, *ceiling))
+    shown = capsys.readouterr().out
+    assert "up to" in shown
+    assert sequence["beside"] in shown
+    assert bool(ceiling) == (not written["missing"])
+    assert written["missing"] in shown
     assert plot.stat().st_size > 5000
 
 
@@ -91,6 +100,21 @@ def test_a_sweep_runs(directory: Path, tmp_path: Path):
     assert [row["replicas"] for row in results] == ["1", "2"]
 
 
+def test_a_ceiling_of_decoding_is_no_ceiling_of_pixels(tmp_path: Path):
+    directory = write_dataset(tmp_path / "receipts", raw=True)
+    run = Training(data_dir=str(directory), config=InputConfig(), batch_size=8)
+    found, missing = others(run, tmp_path)
+    assert list(found) == ["in sequence, shuffle buffer of 1,000"]
+    assert missing == "no ceiling: pixels need no decoding"
+
+
+def test_workers_take_part_in_every_step(directory: Path):
+    config = InputConfig(height=16, width=16)
+    run = Training(data_dir=str(directory), config=config, batch_size=8, workers=2)
+    steps = training(run)
+    assert [next(steps) for _ in range(6)] == [1, 2, 3, 4, 5, 6]
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -98,6 +122,11 @@ def test_a_sweep_runs(directory: Path, tmp_path: Path):
         (["--augment", "Turn"], "--augment 'Turn' is no operation: see pipeline.geometry"),
         (["--batches=0"], "batch_size and batches must be at least 1"),
         (["--size", "0", "9"], "height must be at least 1, got 0"),
+        (
+            ["--workers=0"],
+            "replicas and workers must be at least 1, and one of them 1, got 1 and 0",
+        ),
+        (["--workers=2", "--replicas=3"], "and one of them 1, got 3 and 2"),
         (["--rounds=0"], "--rounds must be at least 1, got 0"),
         ([], "nowhere holds no finished dataset"),
     ],

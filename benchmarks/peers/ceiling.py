@@ -19,9 +19,9 @@ from benchmarks.peers.stored import stored_images
 _BATCHES_AHEAD = 2
 
 
-def prepare(data_dir: str, folder: Path) -> None:
-    """A file for each image, named by number and label."""
-    for number, image in enumerate(stored_images(data_dir)):
+def prepare(data_dir: str, folder: Path, *, most: int | None = None) -> None:
+    """A file for each image, or for so many, named by number and label."""
+    for number, image in enumerate(itertools.islice(stored_images(data_dir), most)):
         (folder / f"{number:07}-{image.label}.jpg").write_bytes(image.encoded)
 
 
