@@ -2,9 +2,10 @@
 
 Each stage is timed with all before it, in a process of its own; the time it adds is its share.
 Beside it, in the same rounds, come the same pipeline with its shards read in sequence through a
-shuffle buffer, which tells what the exact order costs, and libjpeg-turbo with a resize and nothing
-else, which no pipeline that decodes whole files can pass. `--sweep` times the whole for each of
-several values of an option instead.
+shuffle buffer, which tells what the exact order costs; its decoding alone, of records in memory,
+which no TensorFlow pipeline with this output can pass; and libjpeg-turbo with a resize, in
+processes that do nothing else. `--sweep` times the whole for each of several values of an option
+instead.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from benchmarks.timing import Contender, Effort, Result, by_turns, machine, tabl
 
 SWEEPS = ("batch-size", "parallel-reads", "run-length", "channels", "size", "replicas", "workers")
 IN_SEQUENCE = f"in sequence, shuffle buffer of {SHUFFLE_BUFFER:,}"
+IN_MEMORY = "decoding alone, records in memory"
 CEILING = "ceiling: libjpeg-turbo and a resize"
 _CEILING_IMAGES = 500
 
@@ -103,13 +105,16 @@ def ladder(run: Training) -> dict[str, Contender]:
 
 
 def others(run: Training, folder: Path) -> tuple[dict[str, Contender], str]:
-    """What the whole is compared with, and why the ceiling is not among it, if so.
+    """What the whole is compared with, and why the ceiling is not among it, where it is not.
 
     Args:
       run: the input.
       folder: for the ceiling's files, some of the dataset's.
     """
-    found = {IN_SEQUENCE: _contender(replace(run, order="sequence"))}
+    found = {
+        IN_SEQUENCE: _contender(replace(run, order="sequence")),
+        IN_MEMORY: _contender(replace(run, order="memory"), "decode"),
+    }
     config = run.config
     if "://" in run.data_dir:
         return found, "no ceiling: it needs the receipts on this machine"
@@ -161,7 +166,7 @@ def _as_many_images(effort: Effort, run: Training) -> Effort:
 def ladder_rows(results: Mapping[str, Result]) -> list[dict[str, Any]]:
     """A row for each stage; shares are of the time and the processor time of the last stage."""
     last = list(results.values())[-1]
-    last_cpu_ms = last.cpu_ms_per_image or float("nan")  # a short run may count none
+    last_cpu_ms = last.cpu_ms_per_image or 1.0  # so short a run that none was counted
     rows, before_ms, before_cpu_ms = [], 0.0, 0.0
     for name, result in results.items():
         each_ms = 1e3 / result.images_per_s

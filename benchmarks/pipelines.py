@@ -38,8 +38,9 @@ class Training:
       start_step: step to begin with.
       replicas: more than 1 for MirroredStrategy on as many logical CPUs.
       workers: more than 1 for MultiWorkerMirroredStrategy in as many processes.
-      order: "dealt" as ever, or "sequence": shards one after the other through a buffer of
-        `SHUFFLE_BUFFER` records, which is what else would be done.
+      order: "dealt" as ever; "sequence", shards one after the other through a buffer of
+        `SHUFFLE_BUFFER` records, which is what else would be done; or "memory", so many records
+        again and again, which takes no reading.
       slow_reading_ms: time that reading a record takes longer, waiting.
       slow_decoding_ms: time that decoding an image takes longer, computing.
     """
@@ -51,7 +52,7 @@ class Training:
     start_step: int = 0
     replicas: int = 1
     workers: int = 1
-    order: Literal["dealt", "sequence"] = "dealt"
+    order: Literal["dealt", "sequence", "memory"] = "dealt"
     slow_reading_ms: float = 0.0
     slow_decoding_ms: float = 0.0
 
@@ -192,8 +193,8 @@ def _counted(produced: tf.Variable, batch: Any) -> Any:
 
 def _load(run: Training, *, decoding: bool) -> Elements:
     elements = Elements.load(run.data_dir, run.split, run.batch_size, run.config)
-    if run.order == "sequence":
-        in_sequence: Any = _InSequence(elements.deck.paths)
+    if run.order != "dealt":
+        in_sequence: Any = _InSequence(elements.deck.paths, in_memory=run.order == "memory")
         elements = dataclasses.replace(elements, reader=in_sequence)
     slow = _SlowReader(
         elements.reader, run.slow_reading_ms, run.slow_decoding_ms if decoding else 0.0
@@ -207,10 +208,13 @@ class _InSequence:
     """A reader that does not care what is asked for."""
 
     paths: tuple[str, ...]
+    in_memory: bool
 
     def read(self, batches: tf.data.Dataset, **options: Any) -> tf.data.Dataset:
         shards = tf.data.Dataset.from_tensor_slices(list(self.paths)).shuffle(len(self.paths))
         records = shards.interleave(tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE)
+        if self.in_memory:
+            return records.take(SHUFFLE_BUFFER).cache().repeat()
         return records.shuffle(SHUFFLE_BUFFER).repeat()
 
 
