@@ -8,7 +8,8 @@ import tensorflow as tf
 from pipeline.config import Reading
 from pipeline.deck import ALIGNMENT, Deck
 
-_LOCAL_READS, _REMOTE_READS = 4, 32
+_LOCAL_READS = 4  # batches: one at a time is half as fast, more are no faster
+_REMOTE_READS = 16  # runs: from 32 on, reads of an S3 server stalled now and then
 _INT64_BYTES = 8
 
 
