@@ -37,7 +37,8 @@ def command(table: Path, output: Path) -> list[str]:
 
 
 def run(table: Path, output: Path) -> None:
-    subprocess.run(command(table, output), check=True, capture_output=True)
+    done = subprocess.run(command(table, output), check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
 
 
 def start(table: Path, output: Path, *options: str) -> subprocess.Popen:
