@@ -191,6 +191,13 @@ def build_options(known: argparse.Namespace) -> BuildOptions:
     columns = _pairs(known.columns, "--columns")
     if unknown := columns.keys() - set(COLUMNS):
         raise ValueError(f"--columns knows {', '.join(COLUMNS)}, not {', '.join(sorted(unknown))}")
+    if source_format in ("folder", "sroie"):
+        for name, value in (("--columns", columns), ("--image-root", known.image_root)):
+            if value:
+                raise ValueError(
+                    f"{name} is for tables, and {path} is a {source_format} input: leave it out, "
+                    "or name the table with --input"
+                )
     root = known.image_root or (path if source_format in ("folder", "sroie") else _folder(path))
     image = ImageOptions(
         encoding=known.encoding,

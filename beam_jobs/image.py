@@ -3,8 +3,9 @@
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+import xxhash
 from PIL import Image, UnidentifiedImageError
 
 from beam_jobs.boxes import EXIF_TRANSPOSED, relative_boxes
@@ -37,7 +38,7 @@ class ImageOptions:
       channels: 1 for greyscale, 3 for RGB, None to keep greyscale inputs grey.
       max_pixels: larger images are rejected before they are decoded.
       min_side: images with a shorter side, in pixels, are rejected.
-      max_input_bytes: larger files are rejected unread.
+      max_input_bytes: larger files are rejected undecoded.
       box_frame: boxes are given in the pixels "stored" in the file, or "upright", as a viewer
         that obeys the EXIF orientation shows them.
     """
@@ -96,9 +97,23 @@ class StoredImage:
     full_size: tuple[int, int]
 
     @property
-    def identity(self) -> bytes:
-        """Equal for duplicates: the size and the pixels, as decoded."""
-        return f"{self.full_size} {self.pixels.mode} ".encode() + self.pixels.tobytes()
+    def pixels_hash(self) -> int:
+        """128 bits, equal for duplicates: of the size and the pixels, as decoded."""
+        hasher = _Hasher(str(self.full_size).encode())
+        self.pixels.save(hasher, "PPM")  # piece by piece: joined first, it takes six times as long
+        return hasher.digest.intdigest()
+
+
+class _Hasher(io.BytesIO):
+    """A file that keeps nothing of what is written but its hash; SHA-256 takes 20 times as long."""
+
+    def __init__(self, begin: bytes) -> None:
+        super().__init__()
+        self.digest = xxhash.xxh3_128(begin)
+
+    def write(self, data: Any) -> int:
+        self.digest.update(data)
+        return len(data)
 
 
 def store_image(data: bytes, boxes: Sequence[Box], options: ImageOptions) -> StoredImage:

@@ -53,6 +53,8 @@ def check_output(options: BuildOptions) -> None:
         that no build wrote.
     """
     if files.exists(files.join(options.output, COMPLETED)) and not options.overwrite:
+        if not files.list_files(files.join(options.staging, "**")):
+            files.delete_tree(options.staging)  # a kill left the folders of finished work
         raise BuildError(
             f"{options.output} holds a finished dataset: choose another --output, or replace it "
             "with --overwrite"

@@ -49,7 +49,7 @@ class PreparedChunk:
       truth: uint64 [n], hash of layout, group, labels and boxes.
       rejected: its rejected inputs.
       clipped_boxes: boxes that reached beyond their image.
-      fingerprint: hex SHA-256 over ids and source bytes.
+      fingerprint: hex SHA-256 over ids and the XXH3 hashes of source bytes.
       source_sizes: uri to bytes of each source file as read, -1 where there was none.
     """
 

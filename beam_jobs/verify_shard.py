@@ -208,8 +208,10 @@ def _contradiction(
             return f"the record's {name} is {values[f'image/{name}']}, not the index's"
     for name, vocabulary in manifest.vocabularies.items():
         code = values[id_feature(name)]
-        if code != index.categories[name][number]:
+        if name not in index.categories or code != index.categories[name][number]:
             return f"the record's {name} id is {code}, not the index's"
+        if not 0 <= code < len(vocabulary):
+            return f"the record's {name} id is {code}, the manifest knows {len(vocabulary)} values"
         if vocabulary[code] != values[f"receipt/{name}"]:
             return f"the record's {name} is {values[f'receipt/{name}']!r}, its id's another"
     if hashlib.sha256(values["image/encoded"]).hexdigest() != values["image/key/sha256"]:

@@ -1,7 +1,8 @@
 """Images/s and memory of the build, beside a plain Pillow pool that does the same to each image.
 
 Both run on the same images, on the same number of processes, in alternating rounds; the figure is
-the ratio of the medians. Each build is a whole command, start-up included.
+the ratio of the medians. Each build is a whole command, start-up included; a Beam job that does
+nothing shows how much of it is Beam's.
 """
 
 import argparse
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     known = parser.parse_args(argv)
     images = image_paths(known.table)
     with tempfile.TemporaryDirectory(prefix="build-throughput-") as folder:
-        runs: dict[str, list[Run]] = {"pool": [], "build": []}
+        runs: dict[str, list[Run]] = {"pool": [], "build": [], "empty job": []}
         for number in range(known.rounds):
             print(f"round {number + 1} of {known.rounds}", file=sys.stderr)
             runs["pool"].append(
@@ -56,29 +57,32 @@ def main(argv: Sequence[str] | None = None) -> int:
             runs["build"].append(
                 measured(lambda: run_build(known.table, Path(folder) / "build", known.workers))
             )
+            runs["empty job"].append(measured(lambda: run_empty_job(known.workers)))
     figures = summarise(runs, images=len(images))
     print(
         f"{len(images):,} images, {known.workers} processes on {multiprocessing.cpu_count()} cores "
         f"({platform.machine()}), Pillow {PIL.__version__}, long side {MAX_SIDE}, quality {QUALITY}"
     )
     for name, figure in figures.items():
-        print(f"  {name:<22} {figure:,.2f}")
+        print(f"  {name:<30} {figure:,.2f}")
     if known.json:
         known.json.write_text(json.dumps({"figures": figures, "runs": _plain(runs)}, indent=1))
     return 0
 
 
 def summarise(runs: dict[str, list[Run]], *, images: int) -> dict[str, float]:
-    """Medians over the rounds, and their ratio."""
-    speed = {
-        name: images / statistics.median(run.elapsed_s for run in each)
-        for name, each in runs.items()
+    """Medians over the rounds, and their ratios; speeds are relative to the pool's."""
+    elapsed_s = {
+        name: statistics.median(run.elapsed_s for run in each) for name, each in runs.items()
     }
     peak = {name: max(run.peak_bytes for run in each) / 1e6 for name, each in runs.items()}
     return {
-        "pool, images/s": speed["pool"],
-        "build, images/s": speed["build"],
-        "build / pool": speed["build"] / speed["pool"],
+        "pool, images/s": images / elapsed_s["pool"],
+        "build, images/s": images / elapsed_s["build"],
+        "empty Beam job, s": elapsed_s["empty job"],
+        "build / pool": elapsed_s["pool"] / elapsed_s["build"],
+        "build less empty job / pool": elapsed_s["pool"]
+        / (elapsed_s["build"] - elapsed_s["empty job"]),
         "pool, peak MB": peak["pool"],
         "build, peak MB": peak["build"],
     }
@@ -160,6 +164,15 @@ def run_build(table: Path, output: Path, workers: int) -> None:
         ],
         check=True,
         stdout=subprocess.DEVNULL,
+    )
+
+
+def run_empty_job(workers: int) -> None:
+    """What Beam takes to start its workers and to stop them."""
+    subprocess.run(
+        [sys.executable, "-m", "benchmarks.empty_job", str(workers)],
+        check=True,
+        stderr=subprocess.DEVNULL,
     )
 
 

@@ -5,7 +5,7 @@ Beside it, in the same rounds, come the same pipeline with its shards read in se
 shuffle buffer, which tells what the exact order costs; its decoding alone, of records in memory,
 which no TensorFlow pipeline with this output can pass; and libjpeg-turbo with a resize, in
 processes that do nothing else. `--sweep` times the whole for each of several values of an option
-instead.
+instead; of `data-dir`, for the same receipts stored in several ways.
 """
 
 import argparse
@@ -24,8 +24,12 @@ from benchmarks.peers.registry import PEERS
 from benchmarks.peers.stored import read_manifest, storage
 from benchmarks.pipelines import SHUFFLE_BUFFER, Training
 from benchmarks.timing import Contender, Effort, Result, by_turns, machine, table, to_json
+from pipeline.info import load_info
 
-SWEEPS = ("batch-size", "parallel-reads", "run-length", "channels", "size", "replicas", "workers")
+SWEEPS = (
+    *("batch-size", "parallel-reads", "run-length", "channels", "size", "replicas", "workers"),
+    "data-dir",
+)
 IN_SEQUENCE = f"in sequence, shuffle buffer of {SHUFFLE_BUFFER:,}"
 IN_MEMORY = "decoding alone, records in memory"
 CEILING = "ceiling: libjpeg-turbo and a resize"
@@ -54,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="option of which several values are tried; of replicas and workers, each gets "
         "batches of --batch-size",
     )
-    parser.add_argument("--values", type=int, nargs="+", help="those values, with --sweep")
+    parser.add_argument("--values", nargs="+", help="those values, with --sweep")
     known = parser.parse_args(argv)
     if bool(known.sweep) != bool(known.values):
         parser.error("--sweep NAME and --values N … belong together")
@@ -62,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         effort = Effort(batch_size=known.batch_size, batches=known.batches, warmup=known.warmup)
         run = training_run(known, replicas=known.replicas, workers=known.workers)
         if known.sweep:
-            runs = {str(value): swept(run, known.sweep, value) for value in known.values}
+            runs = {value: swept(run, known.sweep, value) for value in known.values}
             contenders = {name: _contender(each) for name, each in runs.items()}
             efforts = {name: _as_many_images(effort, each) for name, each in runs.items()}
         else:
@@ -140,8 +144,19 @@ def others(run: Training, folder: Path) -> tuple[dict[str, Contender], str]:
     return found, ""
 
 
-def swept(run: Training, name: str, value: int) -> Training:
-    """The same run with another value of an option of `SWEEPS`."""
+def swept(run: Training, name: str, text: str) -> Training:
+    """The same run with another value of an option of `SWEEPS`.
+
+    Raises:
+      ValueError: it is no value of this option.
+      FileNotFoundError: it is no finished dataset.
+    """
+    if name == "data-dir":
+        load_info(text)
+        return replace(run, data_dir=text)
+    if not text.isdecimal():
+        raise ValueError(f"--values of {name} must be whole numbers, got {text!r}")
+    value = int(text)
     if name == "batch-size":
         return replace(run, batch_size=value)
     if name in ("replicas", "workers"):

@@ -1,18 +1,17 @@
 """Input pipelines of tillroll, whole and up to each stage, as contenders of `benchmarks.timing`."""
 
-import contextlib
 import dataclasses
 import itertools
 import json
 import multiprocessing
 import os
 import queue
-import socket
 from collections.abc import Iterator
 from typing import Any, Literal
 
 import tensorflow as tf
 
+from benchmarks.addresses import free_addresses
 from pipeline.config import InputConfig
 from pipeline.deck import make_plan
 from pipeline.decode import decode_batches, feature_spec
@@ -132,7 +131,7 @@ def distributed(run: Training, *, produced: tf.Variable | None = None) -> Iterat
 def _of_workers(run: Training) -> Iterator[Any]:
     """A number each time all workers have made their slice of a global batch."""
     context = multiprocessing.get_context("spawn")
-    cluster = {"worker": _free_addresses(run.workers)}
+    cluster = {"worker": free_addresses(run.workers)}
     made = [context.Queue(maxsize=1) for _ in range(run.workers)]
     workers = []
     try:
@@ -169,14 +168,6 @@ def _work(run: Training, task: dict[str, Any], made: Any) -> None:
     )
     for step, _ in enumerate(dataset):
         made.put(step)
-
-
-def _free_addresses(count: int) -> list[str]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
 
 
 def make_logical_cpus(count: int) -> None:

@@ -106,8 +106,10 @@ def write_directory(folder: Path, *, records: int, layouts: int) -> None:
     edges = np.cumsum(weights / weights.sum())
     shards = -(-records // _SHARD_RECORDS)
     written = []
+    counts = np.zeros(layouts, np.int64)
     for number, part in enumerate(np.array_split(np.arange(records), shards)):
         chosen = np.minimum(np.searchsorted(edges, rng.random(len(part))), layouts - 1)
+        counts += np.bincount(chosen, minlength=layouts)
         digits = part[:, None] // 10 ** np.arange(8, -1, -1) % 10 + ord("0")
         index = RecordIndex(
             shard=np.full(len(part), number, np.int32),
@@ -135,7 +137,11 @@ def write_directory(folder: Path, *, records: int, layouts: int) -> None:
         features=receipt_features(),
         labels=(),
         vocabularies={"layout": tuple(f"layout-{number:05d}" for number in range(layouts))},
-        splits={"train": Split(shards=tuple(written), category_counts={})},
+        splits={
+            "train": Split(
+                shards=tuple(written), category_counts={"layout": tuple(counts.tolist())}
+            )
+        },
         counts=Counts(inputs=records, written=records, duplicates=0, quarantined={}),
         source_fingerprint="",
         written_by="benchmarks",

@@ -102,10 +102,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         replicas=known.replicas,
     )
     print(table([{"up to": name, **asdict(result)} for name, result in results.items()]))
+    replicas = f"{known.replicas} replicas" if known.replicas > 1 else "1 replica"
     print(
-        f"steps of {step_s * 1e3:,.1f} ms on {known.replicas} replicas, "
-        f"{known.batch_size / step_s:,.0f} images/s: {steps.wait_share:.1%} of the time is spent "
-        f"waiting for input, {min(steps.ready)} to {max(steps.ready)} batches are ready"
+        f"steps of {step_s * 1e3:,.1f} ms on {replicas}, {known.batch_size / step_s:,.0f} "
+        f"images/s: {steps.wait_share:.1%} of the time is spent waiting for input, at least "
+        f"{min(steps.ready)} and at most {max(steps.ready)} batches ready"
     )
     print(sentence)
     print(", ".join(machine().values()))

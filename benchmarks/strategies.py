@@ -9,17 +9,16 @@ is what each costs, and that all learn the same.
 import argparse
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.addresses import free_addresses
 from benchmarks.timing import machine, table, to_json
 
 
@@ -100,7 +99,7 @@ def run(setup: Setup, arguments: Sequence[str]) -> None:
     command = [sys.executable, "-m", "benchmarks.logical_train", str(setup.cpus), *arguments]
     command.append(f"--strategy={setup.strategy}")
     tasks = setup.tasks or {}
-    addresses = iter(_free_addresses(sum(tasks.values())))
+    addresses = iter(free_addresses(sum(tasks.values())))
     cluster = {kind: [next(addresses) for _ in range(count)] for kind, count in tasks.items()}
     places = [(kind, index) for kind, each in cluster.items() for index in range(len(each))]
     processes = []
@@ -161,14 +160,6 @@ def draw(logs: Mapping[str, Sequence[Mapping[str, float]]], batch_size: int, pat
     axes.legend(frameon=False)
     drawing.savefig(path, dpi=120)
     pyplot.close(drawing)
-
-
-def _free_addresses(count: int) -> list[str]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
 
 
 if __name__ == "__main__":

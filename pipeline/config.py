@@ -92,9 +92,9 @@ class InputConfig:
       sample_weights: elements carry importance weights, which undo `balance`.
       features: None for elements as Keras takes them, (image, label) or, with `sample_weights`,
         (image, label, weight). Else the names of the features of a dict: "image", "label",
-        "weight", "boxes", "id", "step" and "row" (place in the global batch), "seed" (of the
-        example), the names of declared labels, and `NAME_id` for categories.
-      max_boxes: rows of "boxes"; further boxes are left out.
+        "weight", "boxes", "text" (of the boxes), "id", "step" and "row" (place in the global
+        batch), "seed" (of the example), the names of declared labels, and `NAME_id` for categories.
+      max_boxes: rows of "boxes" and "text"; further boxes are left out.
       augmentations: operations of `pipeline.augment`, or any callables like them, run in batches;
         one with Python's `if` or `while` over tensors needs the decorator `tf.function`.
       placement: augmentations run in the input pipeline ("host"), or are left to the training

@@ -11,9 +11,10 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.arithmetic import Arrays
 from pipeline.config import InputConfig
 from pipeline.info import DatasetInfo, read_file
-from pipeline.plan import Arrays, Epoch, IntArray, Plan, Rows, plan_seed
+from pipeline.plan import Epoch, IntArray, Plan, Rows, plan_seed
 from schemas.index import array_start, read_columns
 from schemas.manifest import MANIFEST
 
@@ -179,7 +180,7 @@ def check_batch_size(global_batch_size: int, replicas: int, run_length: int = 1)
 def read_index(
     info: DatasetInfo, split: str, dtypes: Mapping[str, npt.DTypeLike]
 ) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """The files of a split's shards that hold any record, and columns of those not left out.
+    """The files of a split's shards that have any record left, and columns of those records.
 
     Args:
       info: the dataset.
@@ -189,8 +190,11 @@ def read_index(
     Returns:
       Attributes of a `Deck`, and columns by their names, [records], shard by shard.
     """
-    shards = [shard for shard in info.split(split).shards if shard.records]
-    left_out = [info.excluded.positions(shard.name) for shard in shards]
+    all_left_out = {
+        shard: info.excluded.positions(shard.name) for shard in info.split(split).shards
+    }
+    shards = [shard for shard, out in all_left_out.items() if shard.records > len(out)]
+    left_out = [all_left_out[shard] for shard in shards]
     index_paths = [os.path.join(info.data_dir, shard.index_name) for shard in shards]
     sizes = [shard.records - len(out) for shard, out in zip(shards, left_out, strict=True)]
     ends = np.cumsum(sizes)

@@ -8,7 +8,7 @@ import tensorflow as tf
 from pipeline.file_systems import load_file_system
 from schemas.excluded import Excluded
 from schemas.index import RecordIndex
-from schemas.manifest import COMPLETED, EXCLUDED, MANIFEST, Counts, Manifest, Split
+from schemas.manifest import COMPLETED, EXCLUDED, MANIFEST, Manifest, Split
 from schemas.receipt import Feature
 
 DATA_DIR_VARIABLE = "TILLROLL_DATA_DIR"
@@ -36,11 +36,6 @@ class DatasetInfo:
     def digest(self) -> str:
         """Hex SHA-256 that two directories share exactly if their records are the same."""
         return self.manifest.digest
-
-    @property
-    def counts(self) -> Counts:
-        """Where every input of the build went."""
-        return self.manifest.counts
 
     def split(self, name: str) -> Split:
         """One split.

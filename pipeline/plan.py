@@ -8,20 +8,19 @@ which place a batch's row is, which of its stratum's places that is, and which r
 place can each be computed for itself. So a step costs the same at any point of a training run of
 any length, and there is nothing to save or to prepare.
 
-The arithmetic is written once for NumPy and for TensorFlow: integers, operators and the functions
-of `Arrays`.
+All of it runs in NumPy and in TensorFlow: integers, operators and the functions of `Arrays`.
 """
 
-import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from pipeline.arithmetic import NUMPY, ODD, Arrays, mix, shuffled, sum_of_floors
 
 IntArray = npt.NDArray[np.int64]
 
@@ -29,62 +28,6 @@ IntArray = npt.NDArray[np.int64]
 SHARE = 1 << 20
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _TURN = int(_GOLDEN * SHARE)
-_SHUFFLE_ROUNDS = 24
-_WORD = (1 << 32) - 1
-_ODD = 0x9E3779B1
-
-
-class Arrays(Protocol):
-    """What the arithmetic needs of an array library beside the operators; all int64."""
-
-    def where(self, condition: Any, a: Any, b: Any) -> Any:
-        """`a` where the condition holds, else `b`."""
-
-    def searchsorted(self, ascending: Any, values: Any) -> Any:
-        """How many elements of `ascending` are at most each value."""
-
-    def take(self, array: Any, positions: Any) -> Any:
-        """Elements of `array` [n] at these positions."""
-
-    def argsort(self, values: Any) -> Any:
-        """Positions that sort distinct values."""
-
-    def cumsum(self, values: Any) -> Any:
-        """Running sum."""
-
-    def shift_right(self, values: Any, bits: int) -> Any:
-        """Values divided by a power of two, rounded down."""
-
-    def iterate(self, times: int, body: Callable[[Any, Any], Any], values: Any) -> Any:
-        """Replaces values by `body(number, values)`, for each number below `times`."""
-
-
-class NumpyArrays:
-    """`Arrays` of NumPy."""
-
-    def where(self, condition: Any, a: Any, b: Any) -> Any:
-        return np.where(condition, a, b)
-
-    def searchsorted(self, ascending: Any, values: Any) -> Any:
-        return np.searchsorted(ascending, values, side="right")
-
-    def take(self, array: Any, positions: Any) -> Any:
-        return array[positions]
-
-    def argsort(self, values: Any) -> Any:
-        return np.argsort(values)
-
-    def cumsum(self, values: Any) -> Any:
-        return np.cumsum(values)
-
-    def shift_right(self, values: Any, bits: int) -> Any:
-        return values >> bits
-
-    def iterate(self, times: int, body: Callable[[Any, Any], Any], values: Any) -> Any:
-        return functools.reduce(lambda each, number: body(number, each), range(times), values)
-
-
-NUMPY = NumpyArrays()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,17 +149,17 @@ class Plan:
 
     def epoch(self, number: Any, xp: Arrays = NUMPY) -> Epoch:
         """What the steps of an epoch share; `number` is an int64 scalar."""
-        key = _mix(_mix(number, xp) + self.seed, xp)
+        key = mix(mix(number, xp) + self.seed, xp)
         own = np.arange(len(self.counts), dtype=np.int64)
         # Strata have another order in every epoch, so that a rare one meets all replicas and all
         # others. Hashes may be equal, so the number of the stratum follows in the bits below.
-        hashed = _mix(own * _ODD % (1 << 32) + key, xp)
+        hashed = mix(own * ODD % (1 << 32) + key, xp)
         strata = xp.argsort(hashed * (1 << 31) + own)
         # The running sum of the shares, moved on by 0.618 of a place in each epoch, is rounded: a
         # stratum gets the floor or ceiling of its share, and the two evenly over the epochs.
         sums = np.concatenate([[0], np.cumsum(self.shares)])
         ends = xp.shift_right(sums + number * _TURN, 20)
-        earlier = _sum_of_floors(number, _TURN, sums, SHARE)
+        earlier = sum_of_floors(number, _TURN, sums, SHARE)
         dealt, before = (each[1:] - each[:-1] for each in (ends, earlier))
         return Epoch(
             number=number,
@@ -246,13 +189,13 @@ class Plan:
         # How many places of the stratum earlier steps have had, and this step's earlier rows.
         spare = dealt % steps
         ahead = (start_column - start) % steps
-        earlier = dealt // steps * step + _sum_of_floors(step, self.stride, ahead, steps)
-        earlier = earlier + step - _sum_of_floors(step, self.stride, ahead + steps - spare, steps)
+        earlier = dealt // steps * step + sum_of_floors(step, self.stride, ahead, steps)
+        earlier = earlier + step - sum_of_floors(step, self.stride, ahead + steps - spare, steps)
         place = earlier + row - (start - column + steps - 1) // steps
 
         count = xp.take(self.counts, stratum)
         card = _card_of_place(
-            place, dealt, count, _mix(stratum * _ODD % (1 << 32) + epoch.key, xp), xp
+            place, dealt, count, mix(stratum * ODD % (1 << 32) + epoch.key, xp), xp
         )
         # An epoch deals on where the one before has stopped.
         turned = (card + xp.take(epoch.firsts, stratum)) % count
@@ -280,25 +223,7 @@ def example_seeds(seed: int, step: Any, row: Any, xp: Arrays = NUMPY) -> Any:
       row: int64 [n], row of the global batch.
       xp: array library.
     """
-    return _mix(_mix(_mix(step, xp) + (seed ^ 1), xp) + row * _ODD, xp)
-
-
-def _sum_of_floors(count: Any, factor: int, offset: Any, modulus: int) -> Any:
-    """Sum of floor((factor * i + offset) / modulus) over 0 <= i < count.
-
-    The Euclidean algorithm for sums of floors (Graham, Knuth, Patashnik, Concrete Mathematics,
-    3.5), whose course depends on factor and modulus alone.
-    """
-    total = 0
-    while True:
-        total = total + count * (count - 1) // 2 * (factor // modulus)
-        total = total + count * (offset // modulus)
-        factor, offset = factor % modulus, offset % modulus
-        if not factor:
-            return total
-        reached = factor * count + offset
-        count, offset = reached // modulus, reached % modulus
-        modulus, factor = factor, modulus
+    return mix(mix(mix(step, xp) + (seed ^ 1), xp) + row * ODD, xp)
 
 
 def _card_of_place(place: Any, dealt: Any, count: Any, key: Any, xp: Arrays) -> Any:
@@ -313,33 +238,7 @@ def _card_of_place(place: Any, dealt: Any, count: Any, key: Any, xp: Arrays) -> 
     is_more = at < more
     size = xp.where(is_more, more, count - more)
     begin = xp.where(is_more, 0, more)
-    return begin + _shuffled(at - begin, size, key, xp)
-
-
-def _shuffled(position: Any, size: Any, key: Any, xp: Arrays) -> Any:
-    """Which element a random order of `size` elements has at a position.
-
-    Swap-or-not (Hoang, Morris, Rogaway, "An Enciphering Scheme Based on a Card Shuffle", 2012).
-    """
-
-    def swap_or_not(number: Any, position: Any) -> Any:
-        turn = _mix(key + number * _ODD, xp)
-        partner = turn % size - position
-        partner = xp.where(partner < 0, partner + size, partner)
-        higher = xp.where(position < partner, partner, position)
-        swap = _mix((higher * _ODD & _WORD) + turn, xp) & 1
-        return xp.where(swap > 0, partner, position)
-
-    return xp.iterate(_SHUFFLE_ROUNDS, swap_or_not, position)
-
-
-def _mix(values: Any, xp: Arrays) -> Any:
-    """32 well mixed bits of each number below 2**62 (Wellons, "Hash function prospector", 2018)."""
-    values = (values ^ xp.shift_right(values, 32)) & _WORD
-    values = ((values ^ xp.shift_right(values, 16)) * 0x7FEB352D) & _WORD
-    # The factor is 0x846CA68B less 2**32: the same lower bits, and no overflow.
-    values = ((values ^ xp.shift_right(values, 15)) * -0x7B935975) & _WORD
-    return values ^ xp.shift_right(values, 16)
+    return begin + shuffled(at - begin, size, key, xp)
 
 
 def _fill(

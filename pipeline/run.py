@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,14 +47,41 @@ class RunOptions:
                 raise ValueError(f"{name} must be at least 1, got {value}")
 
 
+class RunCheckpoints(NamedTuple):
+    """A run's checkpoints: the newest ones, and the one with the lowest loss."""
+
+    newest: Checkpoints
+    best: Checkpoints
+
+
+def resume(trainer: Trainer, folder: RunFolder, options: RunOptions) -> RunCheckpoints:
+    """Brings the trainer to the newest checkpoint, if there is one.
+
+    Raises:
+      ValueError: the checkpoint is of another run, or there is nothing to evaluate on.
+    """
+    if not trainer.info.records(options.evaluation_split):
+        raise ValueError(
+            f"split {options.evaluation_split!r} of {trainer.info.data_dir} is empty: choose "
+            "another evaluation_split"
+        )
+    checkpoints = RunCheckpoints(
+        newest=_checkpoints(trainer, folder, CHECKPOINTS, options.keep),
+        best=_checkpoints(trainer, folder, BEST, 1),
+    )
+    checkpoints.newest.restore(other_data=options.other_data)
+    return checkpoints
+
+
 def run(
     trainer: Trainer,
     folder: RunFolder,
     options: RunOptions,
+    checkpoints: RunCheckpoints,
     *,
     show: Callable[[Progress, Figures, Figures | None], None] = lambda *_: None,
 ) -> bool:
-    """Trains from the newest checkpoint on, or from the start.
+    """Trains to the end, from where the trainer is.
 
     A SIGTERM, to any worker, ends the run after a checkpoint; with parameter servers, to the chief.
 
@@ -61,20 +89,13 @@ def run(
       trainer: what is trained.
       folder: where the run's files go.
       options: how often.
+      checkpoints: of `resume`.
       show: called after each call of the devices, with its figures and those of the evaluation
         that followed, if any.
 
     Returns:
       Whether the run has come to its end.
     """
-    if not trainer.info.records(options.evaluation_split):
-        raise ValueError(
-            f"split {options.evaluation_split!r} of {trainer.info.data_dir} is empty: choose "
-            "another evaluation_split"
-        )
-    checkpoints = _checkpoints(trainer, folder, options, CHECKPOINTS, options.keep)
-    best = _checkpoints(trainer, folder, options, BEST, 1)
-    checkpoints.restore(other_data=options.other_data)
     report = Report(trainer, folder, options.evaluation_split)
     total = trainer.options.steps
     losses = [
@@ -98,20 +119,18 @@ def run(
                 found = report.write(progress.step, evaluation)
                 loss = evaluation.averages["loss"]
                 if not losses or loss < min(losses):
-                    best.save(progress.step)
+                    checkpoints.best.save(progress.step)
                 losses.append(loss)
             stopping = trainer.agree(bool(told))
             if stopping or _is_due(progress.step, options.checkpoint_every, total):
-                checkpoints.save(progress.step)
+                checkpoints.newest.save(progress.step)
             show(progress, figures, found)
             if stopping:
                 return False
     return True
 
 
-def _checkpoints(
-    trainer: Trainer, folder: RunFolder, options: RunOptions, name: str, keep: int
-) -> Checkpoints:
+def _checkpoints(trainer: Trainer, folder: RunFolder, name: str, keep: int) -> Checkpoints:
     return Checkpoints(
         os.path.join(folder.path, name),
         model=trainer.model,

@@ -15,7 +15,7 @@ _FOREVER = np.iinfo(np.int64).max
 
 
 class TensorArrays:
-    """`pipeline.plan.Arrays` of TensorFlow."""
+    """`pipeline.arithmetic.Arrays` of TensorFlow."""
 
     def where(self, condition: Any, a: Any, b: Any) -> Any:
         return tf.where(condition, tf.cast(a, tf.int64), tf.cast(b, tf.int64))

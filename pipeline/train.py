@@ -14,10 +14,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is impor
 import tensorflow as tf
 from tqdm import tqdm
 
-from pipeline.config import Balance, InputConfig
+from pipeline.config import InputConfig
 from pipeline.info import load_info
 from pipeline.presets import AUGMENTATIONS
-from pipeline.run import STOPPED, Figures, RunOptions, run
+from pipeline.run import STOPPED, Figures, RunOptions, resume, run
 from pipeline.run_folder import RunFolder
 from pipeline.server import dismiss, serve
 from pipeline.strategies import STRATEGIES, is_chief, make_strategy, parameter_server_cluster
@@ -33,31 +33,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns 0 at the end of the run, `STOPPED` where it was told to stop."""
     parser = make_parser()
     known, others = parser.parse_known_args(argv)
+    cluster = None
     try:
-        cluster = parameter_server_cluster(known.strategy)
-        if cluster and cluster.kind != "chief":
-            serve(cluster, known.run_dir)
-            return 0
-        strategy = make_strategy(known.strategy)
-        trainer = Trainer(
-            load_task(known.task, _model_options(others)),
-            strategy,
-            load_info(known.data_dir),
-            _from_arguments(TrainOptions, known),
-            lambda config: _configured(config, known),
-        )
-        run_options = _from_arguments(RunOptions, known)
-        folder = RunFolder(known.run_dir, is_chief=is_chief(strategy))
-        folder.write_options({**vars(known), "model": _model_options(others)})
+        try:  # what goes wrong here is for the user to mend; later, it is not
+            cluster = parameter_server_cluster(known.strategy)
+            if cluster and cluster.kind != "chief":
+                serve(cluster, known.run_dir)
+                return 0
+            strategy = make_strategy(known.strategy)
+            trainer = Trainer(
+                load_task(known.task, _model_options(others)),
+                strategy,
+                load_info(known.data_dir),
+                _from_arguments(TrainOptions, known),
+                lambda config: configured(config, known),
+            )
+            run_options = _from_arguments(RunOptions, known)
+            folder = RunFolder(known.run_dir, is_chief=is_chief(strategy))
+            folder.write_options({**vars(known), "model": _model_options(others)})
+            checkpoints = resume(trainer, folder, run_options)
+        except (ValueError, FileNotFoundError) as error:
+            parser.error(str(error))
         with tqdm(
             total=trainer.options.steps,
             unit=" steps",
             dynamic_ncols=True,
             disable=known.quiet or not folder.is_chief,
         ) as bar:
-            ended = run(trainer, folder, run_options, show=lambda *what: _show(bar, *what))
-    except (ValueError, FileNotFoundError) as error:
-        parser.error(str(error))
+            ended = run(
+                trainer, folder, run_options, checkpoints, show=lambda *what: _show(bar, *what)
+            )
     except tf.errors.UnavailableError as error:
         if not cluster:
             raise
@@ -99,19 +104,17 @@ def make_parser() -> argparse.ArgumentParser:
     balance.add_argument(
         "--balance",
         type=float,
-        default=1.0,
         metavar="T",
-        help="temperature: 1 for natural shares to 0 for equal ones (default: %(default)g)",
+        help="temperature: 1 for natural shares to 0 for equal ones (default: that of the task)",
     )
     balance.add_argument(
         "--repeat-cap",
         type=float,
-        default=8.0,
         metavar="N",
-        help="most times a record comes in an epoch (default: %(default)g)",
+        help="most times a record comes in an epoch (default: that of the task)",
     )
     balance.add_argument(
-        "--balance-by", default="layout", metavar="LABEL", help="(default: %(default)s)"
+        "--balance-by", metavar="LABEL", help="category (default: that of the task)"
     )
     balance.add_argument(
         "--sample-weights", action="store_true", help="weigh examples so that the balance is undone"
@@ -123,15 +126,13 @@ def make_parser() -> argparse.ArgumentParser:
     inputs.add_argument(
         "--placement",
         choices=("host", "device"),
-        default="host",
-        help="augment in the input pipeline, or in the training step (default: %(default)s)",
+        help="augment in the input pipeline, or in the training step (default: that of the task)",
     )
     inputs.add_argument(
         "--image-dtype",
         choices=("float32", "uint8"),
-        default="float32",
         help="uint8 sends a quarter of the bytes to the devices, which normalise "
-        "(default: %(default)s)",
+        "(default: that of the task)",
     )
     _add_fields(parser.add_argument_group("training"), TrainOptions)
     _add_fields(parser.add_argument_group("run"), RunOptions)
@@ -157,21 +158,25 @@ def _add_fields(group: Any, options: Any) -> None:
         group.add_argument(flag, default=field.default, help=text + default, **kind)
 
 
-def _configured(config: InputConfig, known: argparse.Namespace) -> InputConfig:
-    """What a task wants to see, with the command's options."""
+def configured(config: InputConfig, known: argparse.Namespace) -> InputConfig:
+    """What a task wants to see, but for what the command's options say."""
+
+    def given(**options: Any) -> dict[str, Any]:
+        return {name: value for name, value in options.items() if value is not None}
+
+    balance = given(temperature=known.balance, repeat_cap=known.repeat_cap, by=known.balance_by)
+    placement = known.placement or config.placement
     features = config.features
-    if features and known.placement == "device":
+    if features and placement == "device":
         features = tuple(dict.fromkeys((*features, "seed")))
     return dataclasses.replace(
         config,
+        **given(dtype=known.image_dtype),
         features=features,
-        dtype=known.image_dtype,
-        placement=known.placement,
+        placement=placement,
         augmentations=AUGMENTATIONS[known.augment] if known.augment else config.augmentations,
-        balance=Balance(
-            temperature=known.balance, repeat_cap=known.repeat_cap, by=known.balance_by
-        ),
-        sample_weights=known.sample_weights,
+        balance=dataclasses.replace(config.balance, **balance),
+        sample_weights=known.sample_weights or config.sample_weights,
     )
 
 

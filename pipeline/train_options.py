@@ -61,7 +61,9 @@ class TrainOptions:
         if self.learning_rate_batch is not None:
             rate *= self.global_batch_size / self.learning_rate_batch
         schedule: Any = rate
-        if self.schedule == "cosine":
+        if self.schedule == "constant" and self.warmup_steps:
+            schedule = keras.optimizers.schedules.PolynomialDecay(0.0, self.warmup_steps, rate)
+        elif self.schedule == "cosine":
             schedule = keras.optimizers.schedules.CosineDecay(
                 0.0 if self.warmup_steps else rate,
                 self.steps - self.warmup_steps,

@@ -4,11 +4,11 @@ The shards stay as they are: a record is left out by its position in its shard. 
 file beside the manifest leaves out the same records.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Self
 
+from schemas import versioned_json
 from schemas.manifest import Manifest
 
 FORMAT = "tillroll-excluded"
@@ -67,15 +67,7 @@ class Excluded:
 
     def to_json(self) -> str:
         """The file's text; equal exclusions give equal text."""
-        return (
-            json.dumps(
-                {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)},
-                indent=1,
-                sort_keys=True,
-                ensure_ascii=False,
-            )
-            + "\n"
-        )
+        return versioned_json.to_text(asdict(self), format_name=FORMAT, version=FORMAT_VERSION)
 
     @classmethod
     def from_json(cls, text: str | bytes, manifest: Manifest) -> Self:
@@ -85,7 +77,9 @@ class Excluded:
           ValueError: the text is no such file, of a newer format version, or belongs to another
             dataset.
         """
-        values = _of_this_format(text)
+        values = versioned_json.from_text(
+            text, format_name=FORMAT, newest_version=FORMAT_VERSION, repair=_ANEW
+        )
         try:
             if values["dataset_digest"] != manifest.digest:
                 raise ValueError(
@@ -103,22 +97,6 @@ class Excluded:
         for name, records in shards.items():
             excluded = excluded.adding(name, records)
         return excluded
-
-
-def _of_this_format(text: str | bytes) -> Mapping[str, Any]:
-    try:
-        values = json.loads(text)
-        format_, version = values["format"], values["format_version"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"not a {FORMAT} file: {error!r}; {_ANEW}") from error
-    if format_ != FORMAT or type(version) is not int:
-        raise ValueError(f"not a {FORMAT} file: format {format_!r}, version {version!r}; {_ANEW}")
-    if version > FORMAT_VERSION:
-        raise ValueError(
-            f"has format version {version}, this tillroll reads up to {FORMAT_VERSION}: install a "
-            "newer tillroll"
-        )
-    return values
 
 
 def _check_places(shards: Mapping[str, list[ExcludedRecord]], manifest: Manifest) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from schemas import versioned_json
 from schemas.receipt import Feature, Label
 
 FORMAT = "tillroll-dataset"
@@ -102,7 +103,7 @@ class Manifest:
       splits: split name to split.
       counts: where every input went.
       build_options: the options that shaped the bytes.
-      source_fingerprint: hex SHA-256 over ids and source bytes.
+      source_fingerprint: hex SHA-256 over ids and the XXH3 hashes of source bytes.
       written_by: distribution and version that wrote the directory.
     """
 
@@ -115,6 +116,16 @@ class Manifest:
     source_fingerprint: str
     written_by: str
 
+    def __post_init__(self) -> None:
+        sizes = {name: len(values) for name, values in self.vocabularies.items()}
+        for name, split in self.splits.items():
+            counted = {category: len(counts) for category, counts in split.category_counts.items()}
+            if counted != sizes:
+                raise ValueError(
+                    f"split {name!r} counts values of the categories {counted}, the vocabularies "
+                    f"hold {sizes}: build the dataset again"
+                )
+
     @property
     def digest(self) -> str:
         """Hex SHA-256 that two directories share exactly if their records are the same."""
@@ -126,15 +137,7 @@ class Manifest:
 
     def to_json(self) -> str:
         """The file's text; equal manifests give equal text."""
-        return (
-            json.dumps(
-                {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)},
-                indent=1,
-                sort_keys=True,
-                ensure_ascii=False,
-            )
-            + "\n"
-        )
+        return versioned_json.to_text(asdict(self), format_name=FORMAT, version=FORMAT_VERSION)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -143,19 +146,12 @@ class Manifest:
         Raises:
           ValueError: the text is no manifest, or of a newer format version.
         """
-        try:
-            values = json.loads(text)
-            format_ = values.pop("format")
-            version = values.pop("format_version")
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
-            raise ValueError(f"not a {FORMAT} manifest: {error!r}") from error
-        if format_ != FORMAT or not isinstance(version, int):
-            raise ValueError(f"not a {FORMAT} manifest: format {format_!r}, version {version!r}")
-        if version > FORMAT_VERSION:
-            raise ValueError(
-                f"the dataset has format version {version}, this tillroll reads up to "
-                f"{FORMAT_VERSION}: install a newer tillroll, or build the dataset again with this"
-            )
+        values = versioned_json.from_text(
+            text,
+            format_name=FORMAT,
+            newest_version=FORMAT_VERSION,
+            repair="build the dataset again",
+        )
         try:
             return cls(
                 features=tuple(Feature(**each) for each in values.pop("features")),
@@ -168,7 +164,9 @@ class Manifest:
                 **values,
             )
         except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"damaged {FORMAT} manifest: {error!r}") from error
+            raise ValueError(
+                f"damaged {FORMAT} file: {error!r}; build the dataset again"
+            ) from error
 
 
 def _split(values: Mapping[str, Any]) -> Split:

@@ -7,7 +7,7 @@ manifest are all derived from it.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal, Self, cast
 
 Dtype = Literal["bytes", "string", "int64", "float32"]
 LabelType = Literal["string", "int", "float", "category"]
@@ -73,7 +73,7 @@ class Label:
             raise ValueError(
                 f"label {text!r} has no type: write NAME:TYPE, TYPE one of {', '.join(LABEL_TYPES)}"
             )
-        return cls(name=name, type=type_)  # type: ignore[arg-type]  # checked in __post_init__
+        return cls(name=name, type=cast(LabelType, type_))  # checked in __post_init__
 
 
 _RESERVED = frozenset({LAYOUT, "group"})

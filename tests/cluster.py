@@ -3,13 +3,14 @@
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from benchmarks.addresses import free_addresses
 
 ROOT = Path(__file__).parents[1]
 TIME_LIMIT_S = 200
@@ -114,12 +115,3 @@ def wait_until(condition: Callable[[], bool], started: Sequence[Process]) -> Non
             each.has_ended()
         assert time.monotonic() < deadline, f"nothing came of it within {TIME_LIMIT_S} s"
         time.sleep(0.02)
-
-
-def free_addresses(count: int) -> list[str]:
-    """Different free ports of this machine."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]

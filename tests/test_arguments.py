@@ -92,6 +92,13 @@ def test_shards(argv: list[str], shards: dict[str, int] | None) -> None:
     assert options_of(*argv).shards == shards
 
 
+@pytest.mark.parametrize("option", ["--columns=image=photo", "--image-root=photos"])
+def test_options_of_tables_are_refused_for_a_folder(tmp_path: Path, option: str) -> None:
+    sentence = f"{option.partition('=')[0]} is for tables, and {tmp_path} is a folder input"
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        options_of("--input", str(tmp_path), option)
+
+
 @pytest.mark.parametrize(
     ("path", "format_"),
     [

@@ -19,11 +19,14 @@ def test_speeds_are_of_median_rounds_and_memory_of_the_worst():
     runs = {
         "pool": [Run(elapsed_s=each, peak_bytes=10**8) for each in (5.0, 1.0, 2.0)],
         "build": [Run(elapsed_s=each, peak_bytes=round(each * 10**8)) for each in (4.0, 9.0, 3.0)],
+        "empty job": [Run(elapsed_s=1.5, peak_bytes=10**9)],
     }
     assert summarise(runs, images=100) == {
         "pool, images/s": 50.0,
         "build, images/s": 25.0,
+        "empty Beam job, s": 1.5,
         "build / pool": 0.5,
+        "build less empty job / pool": 0.8,
         "pool, peak MB": 100.0,
         "build, peak MB": 900.0,
     }
@@ -47,7 +50,7 @@ def test_build_throughput_runs(table: Path, tmp_path: Path, capsys):
     assert build_throughput.main(arguments) == 0
     assert f"{len(read_table(table))} images, 1 processes" in capsys.readouterr().out
     written = json.loads(figures.read_text())
-    assert set(written["runs"]) == {"pool", "build"}
+    assert set(written["runs"]) == {"pool", "build", "empty job"}
     assert written["figures"]["build / pool"] > 0
 
 

@@ -9,10 +9,11 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
+from pipeline.arithmetic import NUMPY
 from pipeline.config import Balance, InputConfig, Reading
 from pipeline.deck import Deck, make_deck, make_plan
 from pipeline.info import DatasetInfo, load_info
-from pipeline.plan import NUMPY, Rows
+from pipeline.plan import Rows
 from schemas.index import RecordIndex
 from tests.handmade import LAYOUTS, exclude, read_index, write_dataset
 
@@ -92,6 +93,17 @@ def test_a_layout_whose_records_are_all_excluded_is_no_stratum(tmp_path: Path):
     deck = Deck.of_records(info, "train", by="layout")
     assert [info.layouts[each] for each in deck.categories] == ["alpha", "beta", "gamma"]
     assert make_plan(info, "train", InputConfig(), deck, batch_size=31, seed=0).places == 31
+
+
+@pytest.mark.parametrize("shard", [0, 2, 3], ids=["first", "middle", "last"])
+def test_a_shard_whose_records_are_all_excluded_is_not_read(tmp_path: Path, shard: int):
+    directory = write_dataset(tmp_path / "receipts")
+    whole = Deck.in_order(load_info(directory), "train")
+    exclude(directory, {shard: range(8)})
+    deck = Deck.in_order(load_info(directory), "train")
+    assert len(deck) == 24
+    assert deck.counts.tolist() == [8, 8, 8]
+    assert set(whole.paths) - set(deck.paths) == {whole.paths[shard]}
 
 
 def run_records(deck: Deck, number: int) -> np.ndarray:

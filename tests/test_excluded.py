@@ -77,11 +77,11 @@ def test_what_is_excluded_already_stays_as_it_is(manifest: Manifest):
 
 def test_a_newer_version_is_refused_even_if_nothing_else_is_known(manifest: Manifest):
     sentence = (
-        f"has format version {FORMAT_VERSION + 1}, this tillroll reads up to {FORMAT_VERSION}: "
-        "install a newer tillroll"
+        f"the tillroll-excluded file has format version {FORMAT_VERSION + 1}, this tillroll reads "
+        f"up to {FORMAT_VERSION}: install a newer tillroll, or "
     )
     text = json.dumps({"format": "tillroll-excluded", "format_version": FORMAT_VERSION + 1})
-    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}{ANEW}$"):
         Excluded.from_json(text, manifest)
 
 

@@ -1,6 +1,7 @@
 """The stage ladder and sweeps: their arithmetic, and a small run of each."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def test_ratios_of_a_sweep():
     assert [row["ratio"] for row in rows] == [1.0, 1.5]
 
 
-@pytest.mark.parametrize("name", SWEEPS)
+@pytest.mark.parametrize("name", [name for name in SWEEPS if name != "data-dir"])
 def test_a_sweep_changes_its_option_alone(name: str):
     run = Training(data_dir="there", config=InputConfig(), batch_size=32)
     changed = {
@@ -59,13 +60,22 @@ def test_a_sweep_changes_its_option_alone(name: str):
         ),
         "run-length": run,
     }
-    assert swept(run, name, 1) == changed[name]
-    assert swept(run, name, 3 if name == "channels" else 2) != changed[name]
+    assert swept(run, name, "1") == changed[name]
+    assert swept(run, name, "3" if name == "channels" else "2") != changed[name]
 
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_dataset(tmp_path_factory.mktemp("dataset") / "receipts")
+
+
+def test_a_sweep_of_datasets(directory: Path):
+    run = Training(data_dir="there", config=InputConfig(), batch_size=32)
+    assert swept(run, "data-dir", str(directory)) == replace(run, data_dir=str(directory))
+    with pytest.raises(FileNotFoundError, match="holds no finished dataset"):
+        swept(run, "data-dir", "nowhere")
+    with pytest.raises(ValueError, match="--values of channels must be whole numbers, got 'grey'"):
+        swept(run, "channels", "grey")
 
 
 SMALL = ("--size", "32", "32", "--batch-size=8", "--rounds=1", "--batches=3", "--warmup=1")

@@ -85,8 +85,11 @@ def test_killed_builds_resume(many: Path, tmp_path: Path):
         finished = len(list(staging.glob("finished/receipts-*")))
         published = (output / COMPLETED).exists()
         stages.add((prepared > 0, finished > 0, published))
-        if not published or staging.exists():
+        if not published or any(path.is_file() for path in staging.rglob("*")):
             run(many, output)
+        elif staging.exists():  # only the folders were left
+            refused = subprocess.run(command(many, output), check=False, capture_output=True)
+            assert refused.returncode == 2
         assert contents(output) == expected
         assert not staging.exists()
     assert {(False, False, False), (True, False, False), (True, True, False)} <= stages

@@ -108,14 +108,14 @@ def test_digest_tells_whether_the_records_are_the_same(other: Manifest, same: bo
     assert (other.digest == MANIFEST.digest) is same
 
 
-def test_reads_every_older_version() -> None:
+def test_reads_this_version() -> None:
     assert Manifest.from_json(changed(format_version=FORMAT_VERSION)) == MANIFEST
 
 
 def test_a_newer_version_is_refused() -> None:
     sentence = (
-        f"the dataset has format version {FORMAT_VERSION + 1}, this tillroll reads up to "
-        f"{FORMAT_VERSION}: install a newer tillroll, or build the dataset again with this"
+        f"the tillroll-dataset file has format version {FORMAT_VERSION + 1}, this tillroll reads "
+        f"up to {FORMAT_VERSION}: install a newer tillroll, or build the dataset again"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         Manifest.from_json(changed(format_version=FORMAT_VERSION + 1))
@@ -143,7 +143,9 @@ def test_a_newer_version_is_refused_even_if_nothing_else_is_known() -> None:
     ],
 )
 def test_refuses_what_is_no_manifest(text: str | bytes) -> None:
-    with pytest.raises(ValueError, match=r"^not a tillroll-dataset manifest: ."):
+    with pytest.raises(
+        ValueError, match=r"^not a tillroll-dataset file: .*; build the dataset again$"
+    ):
         Manifest.from_json(text)
 
 
@@ -160,7 +162,9 @@ def test_refuses_what_is_no_manifest(text: str | bytes) -> None:
     ],
 )
 def test_refuses_a_damaged_manifest(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^damaged tillroll-dataset manifest: ."):
+    with pytest.raises(
+        ValueError, match=r"^damaged tillroll-dataset file: .*; build the dataset again$"
+    ):
         Manifest.from_json(text)
 
 

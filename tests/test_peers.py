@@ -14,7 +14,13 @@ import tensorflow as tf
 
 from benchmarks import pipelines
 from benchmarks.peers.__main__ import main
-from benchmarks.peers.comparison import comparison_rows, markdown, missing_lines, versions
+from benchmarks.peers.comparison import (
+    comparison_rows,
+    fastest,
+    markdown,
+    missing_lines,
+    versions,
+)
 from benchmarks.peers.output import Output
 from benchmarks.peers.readiness import Readiness
 from benchmarks.peers.reference import Reference, expected
@@ -40,16 +46,23 @@ def result(images_per_s: float) -> Result:
 
 
 def test_ratios_are_to_one_peer_and_the_fastest_comes_first():
-    speeds = {"dali": 500.0, "tillroll": 1500.0, "tf_data_tfrecord": 1000.0}
+    speeds = {
+        ("dali", 1): 300.0,
+        ("dali", 2): 500.0,
+        ("dali", 4): 400.0,
+        ("tillroll", 1): 1500.0,
+        ("tf_data_tfrecord", 1): 1000.0,
+    }
     rows = comparison_rows(
-        {name: result(speed) for name, speed in speeds.items()},
-        {name: Readiness(difference=speed / 1000) for name, speed in speeds.items()},
+        fastest({name: result(speed) for name, speed in speeds.items()}),
+        {name: Readiness(difference=float(len(name))) for name, _ in speeds},
         against="tf_data_tfrecord",
     )
-    assert [(row["reader"], row["ratio"], row["levels off"]) for row in rows] == [
-        ("tillroll", 1.5, 1.5),
-        ("tf.data, TFRecord, as in its guide", 1.0, 1.0),
-        ("DALI, CPU", 0.5, 0.5),
+    shown = ("reader", "workers", "ratio", "levels off")
+    assert [tuple(row[name] for name in shown) for row in rows] == [
+        ("tillroll", "its own", 1.5, 8.0),
+        ("tf.data, TFRecord, as in its guide", "its own", 1.0, 16.0),
+        ("DALI, CPU", 2, 0.5, 4.0),
     ]
 
 
@@ -221,7 +234,7 @@ def test_missing_peers_are_named():
         (["--peers", "torch"], "invalid choice: 'torch'"),
         (["--batches=0"], "batch_size and batches must be at least 1"),
         (["--rounds=0"], "--rounds and --workers must be at least 1"),
-        (["--workers=0"], "--rounds and --workers must be at least 1"),
+        (["--workers", "2", "0"], "--rounds and --workers must be at least 1"),
         (["--size", "0", "9"], "height must be at least 1, got 0"),
         ([], "No such file or directory: 'nowhere/manifest.json'"),
     ],

@@ -11,11 +11,11 @@ pytest.importorskip("tensorflow")
 
 import tensorflow as tf
 
+from pipeline.arithmetic import NUMPY
 from pipeline.config import InputConfig, Reading
 from pipeline.dataset import make_dataset
 from pipeline.deck import Deck, make_deck, make_plan
 from pipeline.info import load_info
-from pipeline.plan import NUMPY
 from pipeline.read import Reader
 from pipeline.schedule import Slice, training_records
 from schemas.index import RecordIndex

@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("apache_beam")
 
+from beam_jobs import files
 from beam_jobs.output import begun_name, delete_staging
 from schemas.manifest import COMPLETED
 from tests.conftest import contents, draw_receipt, read_table, write_receipts, write_table
@@ -43,7 +44,7 @@ def test_dry_run_leaves_prepared_work_alone(bad_table: Path, build, tmp_path: Pa
     assert not list(tmp_path.glob("out.plan-*"))
 
 
-def test_records_without_their_sidecar_are_prepared_again(bad_table: Path, build, tmp_path: Path):
+def test_a_sidecar_without_its_records_is_prepared_again(bad_table: Path, build, tmp_path: Path):
     assert build(bad_table, tmp_path / "out", "--max-bad-fraction=0.1") == 1
     for path in (tmp_path / "out.staging" / "prepared").glob("*.tfrecord"):
         path.unlink()
@@ -67,10 +68,30 @@ def test_killed_clean_up_is_finished_by_the_next_run(
     assert not (tmp_path / "out.staging").exists()
 
 
-def test_clean_up_deletes_the_mark_of_publication_last(tmp_path: Path):
+def test_clean_up_deletes_the_mark_of_publication_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     staging = tmp_path / "staging"
     for name in (begun_name("0" * 64), "inputs.json", "prepared/1.npz"):
         (staging / name).parent.mkdir(parents=True, exist_ok=True)
         (staging / name).touch()
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "delete_tree", lambda _: None)  # killed before
+        delete_staging(str(staging))
+    assert list(contents(staging)) == [begun_name("0" * 64)]
     delete_staging(str(staging))
     assert not staging.exists()
+
+
+def test_folders_left_by_a_killed_clean_up_are_deleted(
+    table: Path, build, tmp_path: Path, capsys: pytest.CaptureFixture
+):
+    """Whatever told of the publication is gone, so the output is finished like any other."""
+    assert build(table, tmp_path / "out") == 0
+    before = contents(tmp_path / "out")
+    (tmp_path / "out.staging" / "prepared").mkdir(parents=True)
+    with pytest.raises(SystemExit):
+        build(table, tmp_path / "out")
+    assert "holds a finished dataset" in capsys.readouterr().err
+    assert contents(tmp_path / "out") == before
+    assert not (tmp_path / "out.staging").exists()

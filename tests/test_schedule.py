@@ -10,8 +10,9 @@ pytest.importorskip("tensorflow")
 
 import tensorflow as tf
 
+from pipeline.arithmetic import NUMPY
 from pipeline.deck import Deck
-from pipeline.plan import NUMPY, Plan, example_seeds
+from pipeline.plan import Plan, example_seeds
 from pipeline.schedule import (
     Slice,
     TensorArrays,

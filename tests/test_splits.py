@@ -1,6 +1,7 @@
 """Splits: what their texts mean, and how receipts are shared out."""
 
 import re
+from random import Random
 
 import numpy as np
 import pytest
@@ -168,12 +169,12 @@ def test_quota_examples(free: list[int], fractions: list[float], expected: list[
 )
 @settings(deadline=None, max_examples=100)
 def test_groups_get_one_split_each_in_any_order(
-    pairs: list[tuple[int, int, int]], fractions: np.ndarray, random: object
+    pairs: list[tuple[int, int, int]], fractions: np.ndarray, random: Random
 ) -> None:
     unique = {(group, layout): count for group, layout, count in pairs}
     rows = [(group, layout, count) for (group, layout), count in unique.items()]
     shuffled = list(rows)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    random.shuffle(shuffled)
     results = []
     for each in (rows, shuffled):
         group, layout, count = (np.array(column) for column in zip(*each, strict=True))

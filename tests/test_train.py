@@ -1,5 +1,6 @@
 """The trainer: the same losses on any number of replicas, and nothing lost when it is killed."""
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Sequence
@@ -12,9 +13,10 @@ pytest.importorskip("tensorflow")
 
 import tensorflow as tf
 
+from pipeline.config import Balance, InputConfig
 from pipeline.run import STOPPED
 from pipeline.run_folder import RunFolder
-from pipeline.train import main
+from pipeline.train import configured, main, make_parser
 from tests.cluster import Process, processes, wait_until
 from tests.handmade import write_dataset
 
@@ -183,6 +185,42 @@ def test_errors(
     assert sentence in capsys.readouterr().err
 
 
+def test_an_error_of_training_is_no_fault_of_the_options(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("shapes do not match")
+
+    monkeypatch.setattr("pipeline.train.run", fail)
+    with pytest.raises(ValueError, match="shapes do not match"):
+        main([str(directory), f"--run-dir={tmp_path}", *TASK])
+
+
+@pytest.mark.parametrize(
+    ("options", "balance"),
+    [
+        ([], Balance(temperature=0.5, by="shop")),
+        (["--balance=0.2"], Balance(temperature=0.2, by="shop")),
+        (["--balance-by=layout", "--repeat-cap=3"], Balance(temperature=0.5, repeat_cap=3.0)),
+    ],
+    ids=lambda each: " ".join(each) or "none" if isinstance(each, list) else "",
+)
+def test_options_that_are_not_given_are_those_of_the_task(options: list[str], balance: Balance):
+    config = InputConfig(
+        dtype="uint8", sample_weights=True, balance=Balance(temperature=0.5, by="shop")
+    )
+    known = make_parser().parse_args(["data", "--run-dir=run", *options])
+    assert configured(config, known) == dataclasses.replace(config, balance=balance)
+
+
+def test_options_of_the_command_come_before_those_of_the_task():
+    given = ("--image-dtype=float32", "--placement=device")
+    known = make_parser().parse_args(["data", "--run-dir=run", *given])
+    config = configured(InputConfig(dtype="uint8", features=("image", "label")), known)
+    assert (config.dtype, config.placement) == ("float32", "device")
+    assert config.features == ("image", "label", "seed")
+
+
 def test_other_options_are_refused(
     directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -193,4 +231,5 @@ def test_other_options_are_refused(
     error = capsys.readouterr().err
     assert "was trained on other data or with other options:\n  seed: 0 then, 1 now" in error
     assert main([*arguments, "--steps=4", "--seed=1", "--other-data"]) == 0
-    assert losses(tmp_path)[-1] != losses(tmp_path)[0]
+    lines = RunFolder(str(tmp_path), is_chief=True).lines()
+    assert [line["step"] for line in lines if "loss" in line] == [2, 4]

@@ -68,6 +68,13 @@ def test_flipped_byte_is_named_by_file_record_and_offset(copy: Path, capsys):
     assert not (copy / EXCLUDED).exists()
 
 
+def without_last_layout(values: dict) -> None:
+    """As if the last layout were none, and had no record."""
+    values["vocabularies"]["layout"].pop()
+    for split in values["splits"].values():
+        split["category_counts"]["layout"].pop()
+
+
 @pytest.mark.parametrize(
     ("harm", "sentence"),
     [
@@ -83,13 +90,23 @@ def test_flipped_byte_is_named_by_file_record_and_offset(copy: Path, capsys):
         ),
         pytest.param(
             lambda d: (d / MANIFEST).write_text("{}"),
-            "manifest.json: not a tillroll-dataset manifest",
+            "manifest.json: not a tillroll-dataset file",
             id="no manifest",
         ),
         pytest.param(
             lambda d: change_manifest(d, lambda v: v["counts"].update(inputs=99)),
             "manifest.json: records were lost or made up: 99 inputs, but 44 written",
             id="counts do not add up",
+        ),
+        pytest.param(
+            lambda d: change_manifest(d, lambda v: v["vocabularies"]["layout"].pop()),
+            "manifest.json: split 'train' counts values of the categories",
+            id="vocabulary is short",
+        ),
+        pytest.param(
+            lambda d: change_manifest(d, without_last_layout),
+            "the record's layout id is 6, the manifest knows 6 values",
+            id="vocabulary and counts are short",
         ),
         pytest.param(lambda d: (d / SHARD).unlink(), f"{SHARD}: can't be read", id="shard is gone"),
         pytest.param(

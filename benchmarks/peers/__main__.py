@@ -4,7 +4,8 @@ Each peer reads the train split of a dataset directory from its own recommended 
 the same batches of it. Peers take turns, each in a process of its own. A
 directory of raw pixels is a comparison of those that store pixels. Before that, the first batch of
 each is held against the receipts: "levels off" is how far it is from them, of 255 levels. Peers
-that are not installed are named.
+that are not installed are named. With several numbers of `--workers`, each peer is measured with
+all of them, and its fastest counts.
 """
 
 import argparse
@@ -14,7 +15,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.input_options import add_image_options, add_measuring_options
-from benchmarks.peers.comparison import comparison_rows, draw, markdown, missing_lines, versions
+from benchmarks.peers.comparison import (
+    comparison_rows,
+    draw,
+    fastest,
+    markdown,
+    missing_lines,
+    versions,
+)
 from benchmarks.peers.output import Output
 from benchmarks.peers.readiness import Readiness, made_ready
 from benchmarks.peers.reference import Reference
@@ -38,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             dtype=known.dtype,
         )
         effort = Effort(batch_size=known.batch_size, batches=known.batches, warmup=known.warmup)
-        if known.rounds < 1 or known.workers < 1:
+        if min(known.rounds, *known.workers) < 1:
             raise ValueError("--rounds and --workers must be at least 1")
         manifest = read_manifest(known.data_dir)
         _check_stored_size(manifest, output)
@@ -47,25 +55,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     with tempfile.TemporaryDirectory(prefix="tillroll-peers-") as temporary:
         work_dir = (known.work_dir or Path(temporary)) / manifest.digest[:12]
-        readiness = made_ready(known.peers, work_dir, reference, workers=known.workers)
-        contenders = {
-            name: Contender(
-                function=f"benchmarks.peers.{name}:batches",
-                options={"folder": work_dir / name, "output": output, "workers": known.workers},
-            )
+        readiness = made_ready(known.peers, work_dir, reference, workers=known.workers[0])
+        settings = {
+            f"{name}, {workers} workers" if PEERS[name].takes_workers else name: (name, workers)
             for name, each in readiness.items()
             if not each.missing
+            for workers in (known.workers if PEERS[name].takes_workers else known.workers[:1])
+        }
+        contenders = {
+            label: Contender(
+                function=f"benchmarks.peers.{name}:batches",
+                options={"folder": work_dir / name, "output": output, "workers": workers},
+            )
+            for label, (name, workers) in settings.items()
         }
         if not contenders:
             print(*missing_lines(readiness), sep="\n")
             return 1
         rounds = by_turns(contenders, dict.fromkeys(contenders, effort), rounds=known.rounds)
-    results = {name: Result.of(each) for name, each in rounds.items()}
+    results = fastest({settings[label]: Result.of(each) for label, each in rounds.items()})
     about = (
         f"{len(reference.samples):,} receipts ({reference.storage}) to batches of "
-        f"{' × '.join(map(str, output.shape))} {output.dtype}, fit by {output.fit!r}, "
-        f"{known.workers} workers; medians of "
-        f"{known.rounds} rounds by turns."
+        f"{' × '.join(map(str, output.shape))} {output.dtype}, fit by {output.fit!r}; "
+        f"workers: the fastest of {', '.join(map(str, known.workers))}; medians of {known.rounds} "
+        "rounds by turns."
     )
     if reference.storage == "jpeg":
         about += " tillroll decodes JPEG files at the scale that suffices, others at full size."
@@ -110,7 +123,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--work-dir", type=Path, help="keep the peers' files here, for the next time"
     )
-    parser.add_argument("--workers", type=int, default=2, help="processes or threads (default: 2)")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        nargs="+",
+        default=[2],
+        help="threads or processes of peers that don't count them themselves (default: 2)",
+    )
     add_image_options(parser)
     add_measuring_options(parser, rounds=5, batches=60)
     parser.add_argument("--markdown", type=Path, help="write table, versions and machine to this")
@@ -119,14 +138,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _report(
     known: argparse.Namespace,
-    results: dict[str, Result],
+    results: dict[str, tuple[int, Result]],
     readiness: dict[str, Readiness],
     *,
     about: str,
     command: Sequence[str],
 ) -> None:
-    fastest = max(results, key=lambda name: results[name].images_per_s)
-    against = known.against if known.against in results else fastest
+    against = known.against if known.against in results else next(iter(results))
     rows = comparison_rows(results, readiness, against=against)
     packages, missing = versions(list(results)), missing_lines(readiness)
     about = f"{about} Ratios are to {PEERS[against].title}."

@@ -20,6 +20,7 @@ class Peer:
       storages: what it reads: JPEG files, pixels.
       channels: what it makes of them.
       fits: how it can fit JPEG files into a size.
+      takes_workers: whether one must tell it how many threads or processes to use.
     """
 
     title: str
@@ -28,6 +29,7 @@ class Peer:
     storages: tuple[Storage, ...] = ("jpeg",)
     channels: tuple[int, ...] = (1, 3)
     fits: tuple[str, ...] = ("pad", "stretch")
+    takes_workers: bool = True
 
     def refusal(self, storage: Storage, output: Output) -> str:
         """Why it takes no part, or nothing."""
@@ -48,20 +50,25 @@ PEERS = MappingProxyType(
             packages=("tillroll", "tensorflow"),
             install="pip install 'tillroll[train]'",
             storages=("jpeg", "raw"),
+            takes_workers=False,
         ),
         "tf_data_tfrecord": Peer(
             title="tf.data, TFRecord, as in its guide",
             packages=("tensorflow",),
             install="pip install 'tillroll[train]'",
             storages=("jpeg", "raw"),
+            takes_workers=False,
         ),
         "tf_data_files": Peer(
             title="tf.data, image files, as in its guide",
             packages=("tensorflow",),
             install="pip install 'tillroll[train]'",
+            takes_workers=False,
         ),
         "tensorflow_datasets": Peer(
-            title="TensorFlow Datasets", packages=("tensorflow-datasets", "tensorflow")
+            title="TensorFlow Datasets",
+            packages=("tensorflow-datasets", "tensorflow"),
+            takes_workers=False,
         ),
         "grain": Peer(
             title="Grain, ArrayRecord, OpenCV",

@@ -1,7 +1,7 @@
 """tillroll itself, through `strategy.distribute_datasets_from_function`.
 
-It decodes a JPEG file at the smallest scale of libjpeg-turbo that is no smaller than the output:
-less work than the peers do wherever an image is twice the output's size in both directions.
+It decodes a JPEG file at the smallest scale of libjpeg-turbo that has about as many pixels as the
+output: less work than the peers do wherever an image is about twice the output's size.
 """
 
 import os

@@ -1,0 +1,108 @@
+"""Integer arithmetic of the plan, written once for NumPy and for TensorFlow."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+ODD = 0x9E3779B1  # times a small number, it fills 32 bits
+_SHUFFLE_ROUNDS = 24
+_WORD = (1 << 32) - 1
+
+
+class Arrays(Protocol):
+    """What the arithmetic needs of an array library beside the operators; all int64."""
+
+    def where(self, condition: Any, a: Any, b: Any) -> Any:
+        """`a` where the condition holds, else `b`."""
+
+    def searchsorted(self, ascending: Any, values: Any) -> Any:
+        """How many elements of `ascending` are at most each value."""
+
+    def take(self, array: Any, positions: Any) -> Any:
+        """Elements of `array` [n] at these positions."""
+
+    def argsort(self, values: Any) -> Any:
+        """Positions that sort distinct values."""
+
+    def cumsum(self, values: Any) -> Any:
+        """Running sum."""
+
+    def shift_right(self, values: Any, bits: int) -> Any:
+        """Values divided by a power of two, rounded down."""
+
+    def iterate(self, times: int, body: Callable[[Any, Any], Any], values: Any) -> Any:
+        """Replaces values by `body(number, values)`, for each number below `times`."""
+
+
+class NumpyArrays:
+    """`Arrays` of NumPy."""
+
+    def where(self, condition: Any, a: Any, b: Any) -> Any:
+        return np.where(condition, a, b)
+
+    def searchsorted(self, ascending: Any, values: Any) -> Any:
+        return np.searchsorted(ascending, values, side="right")
+
+    def take(self, array: Any, positions: Any) -> Any:
+        return array[positions]
+
+    def argsort(self, values: Any) -> Any:
+        return np.argsort(values)
+
+    def cumsum(self, values: Any) -> Any:
+        return np.cumsum(values)
+
+    def shift_right(self, values: Any, bits: int) -> Any:
+        return values >> bits
+
+    def iterate(self, times: int, body: Callable[[Any, Any], Any], values: Any) -> Any:
+        return functools.reduce(lambda each, number: body(number, each), range(times), values)
+
+
+NUMPY = NumpyArrays()
+
+
+def sum_of_floors(count: Any, factor: int, offset: Any, modulus: int) -> Any:
+    """Sum of floor((factor * i + offset) / modulus) over 0 <= i < count.
+
+    The Euclidean algorithm for sums of floors (Graham, Knuth, Patashnik, Concrete Mathematics,
+    3.5), whose course depends on factor and modulus alone.
+    """
+    total = 0
+    while True:
+        total = total + count * (count - 1) // 2 * (factor // modulus)
+        total = total + count * (offset // modulus)
+        factor, offset = factor % modulus, offset % modulus
+        if not factor:
+            return total
+        reached = factor * count + offset
+        count, offset = reached // modulus, reached % modulus
+        modulus, factor = factor, modulus
+
+
+def shuffled(position: Any, size: Any, key: Any, xp: Arrays) -> Any:
+    """Which element a random order of `size` elements has at a position.
+
+    Swap-or-not (Hoang, Morris, Rogaway, "An Enciphering Scheme Based on a Card Shuffle", 2012).
+    """
+
+    def swap_or_not(number: Any, position: Any) -> Any:
+        turn = mix(key + number * ODD, xp)
+        partner = turn % size - position
+        partner = xp.where(partner < 0, partner + size, partner)
+        higher = xp.where(position < partner, partner, position)
+        swap = mix((higher * ODD & _WORD) + turn, xp) & 1
+        return xp.where(swap > 0, partner, position)
+
+    return xp.iterate(_SHUFFLE_ROUNDS, swap_or_not, position)
+
+
+def mix(values: Any, xp: Arrays) -> Any:
+    """32 well mixed bits of each number below 2**62 (Wellons, "Hash function prospector", 2018)."""
+    values = (values ^ xp.shift_right(values, 32)) & _WORD
+    values = ((values ^ xp.shift_right(values, 16)) * 0x7FEB352D) & _WORD
+    # The factor is 0x846CA68B less 2**32: the same lower bits, and no overflow.
+    values = ((values ^ xp.shift_right(values, 15)) * -0x7B935975) & _WORD
+    return values ^ xp.shift_right(values, 16)

@@ -1,0 +1,50 @@
+"""The learning rate's schedules."""
+
+from typing import Literal
+
+import pytest
+
+pytest.importorskip("tensorflow")
+
+from pipeline.train_options import TrainOptions
+
+
+def rates(schedule: Literal["cosine", "constant"], *, warmup_steps: int) -> list[float]:
+    """The learning rate at each step of 8, and behind the last."""
+    options = TrainOptions(steps=8, learning_rate=1.0, schedule=schedule, warmup_steps=warmup_steps)
+    optimizer = options.make_optimizer()
+    found = []
+    for step in range(9):
+        optimizer.iterations.assign(step)
+        found.append(float(optimizer.learning_rate.numpy()))
+    return found
+
+
+def test_constant():
+    assert rates("constant", warmup_steps=0) == [1.0] * 9
+
+
+def test_constant_after_a_warm_up():
+    assert rates("constant", warmup_steps=4) == [0.0, 0.25, 0.5, 0.75, *[1.0] * 5]
+
+
+def test_cosine():
+    found = rates("cosine", warmup_steps=0)
+    assert found[0] == 1
+    assert found == sorted(found, reverse=True)
+    assert found[4] == pytest.approx(0.5)
+    assert found[8] == pytest.approx(0, abs=1e-6)
+
+
+def test_cosine_after_a_warm_up():
+    found = rates("cosine", warmup_steps=4)
+    assert found[:5] == [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert found[6] == pytest.approx(0.5)
+    assert found[8] == pytest.approx(0, abs=1e-6)
+
+
+def test_the_rate_follows_the_batch_size():
+    options = TrainOptions(
+        global_batch_size=128, learning_rate=0.5, learning_rate_batch=64, schedule="constant"
+    )
+    assert float(options.make_optimizer().learning_rate.numpy()) == 1.0
