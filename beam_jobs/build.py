@@ -17,7 +17,7 @@ from beam_jobs import arguments, files, progress, report
 from beam_jobs.errors import BuildError, build_error_in
 from beam_jobs.job import add_build, add_dry_run
 from beam_jobs.output import check_output, delete_staging, is_published, read_manifest
-from beam_jobs.runner import LOCAL_RUNNERS, beam_options, choose_runner
+from beam_jobs.runner import beam_options, choose_runner, is_local
 from beam_jobs.shard_plan import PLAN_NAME
 
 
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser = arguments.parser()
     known, others = parser.parse_known_args(argv)
-    local = known.runner in LOCAL_RUNNERS
+    local = is_local(known.runner)
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL if local else logging.INFO)
     try:
         pipeline_options = beam_options(others)
@@ -63,7 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(report.plan_summary(outline, options.splits, known.output), end="")
             return 0
     except KeyboardInterrupt:
-        print(f"interrupted; the same command resumes from {options.staging}", file=sys.stderr)
+        resumes = "" if known.dry_run else f"; the same command resumes from {options.staging}"
+        print(f"interrupted{resumes}", file=sys.stderr)
         return 1
     except Exception as error:
         if (message := build_error_in(error)) is None:

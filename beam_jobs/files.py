@@ -1,5 +1,6 @@
 """Whole files and byte ranges on any file system that Beam knows."""
 
+import errno
 import logging
 import os
 import re
@@ -25,6 +26,9 @@ _TRIES = 6  # about half a minute
 _PARALLEL_READS = 16
 _READ_AHEAD = 64
 _PIECE_BYTES = 1 << 24
+_ERRORS_OF_THE_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE)
+# A HEAD request with a token that has expired is a bad one to S3.
+_REFUSALS = {"s3": (HTTPStatus.UNAUTHORIZED, HTTPStatus.BAD_REQUEST)}
 _STORES: dict[str, type[Store]] = {
     "s3": S3,
     "gs": CloudStorage,
@@ -54,11 +58,25 @@ def read_range(path: str, offset: int, length: int) -> bytes:
     Raises:
       FileNotFoundError: there is no such file.
       OSError: the file can't be read.
-      BuildError: the store failed again and again, which says nothing of the file.
+      BuildError: the machine or the store failed, which says nothing of the file.
     """
     try:
         return (_read_local if is_local(path) else _read_remote)(path, offset, length)
+    except MemoryError:
+        raise
     except Exception as error:  # each file system raises its own kind of error
+        if isinstance(error, OSError) and error.errno in _ERRORS_OF_THE_MACHINE:
+            raise BuildError(
+                f"{path} could not be read, which is no fault of the file: {error!r}; run the same "
+                "command again once that is mended"
+            ) from error
+        if not is_local(path) and _status(error) in _REFUSALS.get(
+            path.partition("://")[0], (HTTPStatus.UNAUTHORIZED,)
+        ):
+            raise BuildError(
+                f"{path} could not be read, its store refused the credentials: {error!r}; renew "
+                "them and run the same command again"
+            ) from error
         if not is_local(path) and _may_pass(error):
             raise BuildError(
                 f"{path} could not be read in {_TRIES} tries: {error!r}; run the same command "
@@ -97,7 +115,7 @@ def _status(error: Exception) -> int | None:
     num_retries=_TRIES - 1,
     initial_delay_secs=1,
     logger=logging.getLogger(__name__).info,
-    retry_filter=_may_pass,
+    retry_filter=lambda error: not isinstance(error, MemoryError) and _may_pass(error),
 )
 def _read_remote(path: str, offset: int, length: int) -> bytes:
     """Reads through the stream below Beam's buffer, which fetches 16 MB for every small read."""
@@ -178,6 +196,11 @@ def list_files(pattern: str) -> list[FileMetadata]:
         raise
 
 
+def list_below(directory: str) -> list[str]:
+    """Paths of all files below a directory."""
+    return [metadata.path for metadata in list_files(join(escape(directory), "**"))]
+
+
 def _tells_of_absence(error: Exception) -> bool:
     """Whether all that is wrong is that a file is not there; Blob Storage's status is 404."""
     if isinstance(error, BeamIOError):
@@ -194,7 +217,7 @@ def delete(paths: list[str]) -> None:
 
 def delete_tree(directory: str) -> None:
     """Deletes everything below a directory; nothing there is no error."""
-    if paths := [metadata.path for metadata in list_files(join(directory, "**"))]:
+    if paths := list_below(directory):
         delete(paths)
     if FileSystems.get_filesystem(directory).has_dirs() and exists(directory):
         delete([directory])  # the folders that are left

@@ -179,9 +179,10 @@ def _open(data: bytes, options: ImageOptions) -> Image.Image:
     try:
         image = Image.open(io.BytesIO(data))
     except UnidentifiedImageError:
-        raise RejectionError(
-            Reason.NOT_AN_IMAGE, f"no image format known to Pillow; starts with {data[:8]!r}"
-        ) from None
+        message = f"no image format known to Pillow; starts with {data[:8]!r}"
+        if data[4:8] == b"ftyp" and pillow_heif is None:
+            message += ": for HEIC, install tillroll[heic] wherever the job's workers run"
+        raise RejectionError(Reason.NOT_AN_IMAGE, message) from None
     except Exception as error:  # a broken header can raise almost anything in a Pillow plugin
         raise _undecodable(error, "the image's header is broken") from error
     if image.format not in FORMATS:

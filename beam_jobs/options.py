@@ -44,6 +44,11 @@ class BuildOptions:
     def __post_init__(self) -> None:
         receipt_features(self.source.labels)
         check_fractions(self.splits)
+        if special := set("*?[").intersection(self.output):
+            raise ValueError(
+                f"output {self.output} holds {special.pop()!r}, which file systems take for a "
+                "pattern: choose a path without *, ? and ["
+            )
         folder = self.source.path.rstrip("/") + "/"
         if self.source.format in ("folder", "sroie") and self.output.startswith(folder):
             raise ValueError(

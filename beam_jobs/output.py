@@ -23,7 +23,7 @@ def begun_name(digest: str) -> str:
 
 def delete_staging(staging: str) -> None:
     """Deletes a staging directory, what tells of a publication last: a kill may come between."""
-    paths = [metadata.path for metadata in files.list_files(files.join(staging, "**"))]
+    paths = files.list_below(staging)
     if work := [path for path in paths if not path.rpartition("/")[2].startswith(_BEGUN)]:
         files.delete(work)
     files.delete_tree(staging)
@@ -31,8 +31,8 @@ def delete_staging(staging: str) -> None:
 
 def dataset_files(directory: str) -> list[str]:
     """Paths below a directory that a build may have written."""
-    paths = [metadata.path for metadata in files.list_files(files.join(directory, "**"))]
     root = directory.rstrip("/") + "/"
+    paths = files.list_below(directory)
     return sorted(path for path in paths if is_dataset_file(path.removeprefix(root)))
 
 
@@ -53,15 +53,14 @@ def check_output(options: BuildOptions) -> None:
         that no build wrote.
     """
     if files.exists(files.join(options.output, COMPLETED)) and not options.overwrite:
-        if not files.list_files(files.join(options.staging, "**")):
+        if not files.list_below(options.staging):
             files.delete_tree(options.staging)  # a kill left the folders of finished work
         raise BuildError(
             f"{options.output} holds a finished dataset: choose another --output, or replace it "
             "with --overwrite"
         )
     ours = set(dataset_files(options.output))
-    found = [metadata.path for metadata in files.list_files(files.join(options.output, "**"))]
-    if foreign := [path for path in found if path not in ours]:
+    if foreign := [path for path in files.list_below(options.output) if path not in ours]:
         raise BuildError(
             f"{options.output} holds {foreign[0]}, which no build wrote: choose an empty --output"
         )

@@ -115,7 +115,7 @@ class Publisher:
         """Replaces the old directory; may be killed and repeated at any point."""
         completed = files.join(self.output, COMPLETED)
         begun = files.join(self.staging, begun_name(digest))
-        staged = {metadata.path for metadata in files.list_files(files.join(self.staged, "**"))}
+        staged = set(files.list_below(self.staged))
         if not files.exists(begun):
             # Only a whole new dataset may harm an old one.
             if missing := [n for n in shard_names if files.join(self.staged, n) not in staged]:

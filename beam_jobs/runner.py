@@ -20,7 +20,7 @@ from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.runner import PipelineRunner
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
-LOCAL_RUNNERS = ("local", "DirectRunner", "FnApiRunner")
+_LOCAL = ("local", "directrunner", "switchingdirectrunner", "fnapirunner")
 
 
 class RunnerError(ValueError):
@@ -46,6 +46,11 @@ def beam_options(arguments: Sequence[str]) -> PipelineOptions:
     return PipelineOptions(list(arguments))
 
 
+def is_local(name: str) -> bool:
+    """Whether a name means the runner of this machine; Beam takes names in any case."""
+    return name.lower() in _LOCAL or f"{name.lower()}runner" in _LOCAL
+
+
 def choose_runner(name: str, options: PipelineOptions, workers: int) -> PipelineRunner:
     """The runner of this name, with options that are safe for it.
 
@@ -55,10 +60,10 @@ def choose_runner(name: str, options: PipelineOptions, workers: int) -> Pipeline
     Raises:
       RunnerError: the options would lose data, or lack what the runner needs.
     """
-    if name in LOCAL_RUNNERS:
+    if is_local(name):
         return _local_runner(options, workers)
     options.view_as(StandardOptions).runner = name
-    if name == "DataflowRunner":
+    if name.lower() in ("dataflow", "dataflowrunner"):
         _check_dataflow(options)
     return create_runner(name)
 

@@ -7,6 +7,7 @@ which the build quarantines.
 import codecs
 import csv
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -60,8 +61,8 @@ class Source:
         """Rows of the source, in no order."""
         match self.format:
             case "folder":
-                matches = pipeline | "Match" >> _match(files.join(files.escape(self.path), "**"))
-                return matches | "FolderRow" >> beam.Map(self.folder_row)
+                folder = pipeline | beam.Create([self.path])
+                return folder | "FolderRows" >> beam.FlatMap(self.folder_rows)
             case "sroie":
                 matches = pipeline | "Match" >> _match(
                     files.join(files.escape(self.path), "img", "*")
@@ -173,13 +174,24 @@ class Source:
             source=source,
         )
 
-    def folder_row(self, image: FileMetadata) -> Row:
+    def folder_rows(self, folder: str) -> Iterator[Row]:
+        """Rows of all files below a folder; of this machine also behind links, unlike Beam's.
+
+        Raises:
+          BuildError: a folder can't be listed.
+        """
+        local = files.is_local(folder)
+        # Beam would read no link to a folder, and say nothing.
+        paths = _local_files_below(folder.rstrip("/") or "/") if local else files.list_below(folder)
+        return map(self.folder_row, paths)
+
+    def folder_row(self, path: str) -> Row:
         """Row of one file below a folder: the first subfolder is its layout, its path its id."""
-        id_ = _below(image.path, self.path)
+        id_ = _below(path, self.path)
         layout, _, rest = id_.partition("/")
         return make_row(
             id_=id_,
-            uri=image.path,
+            uri=path,
             layout=layout if rest else "",
             raw_labels={},
             labels=self.labels,
@@ -227,6 +239,25 @@ class Source:
 def _match(pattern: str) -> beam.PTransform:
     """FileMetadata of what matches; a job without input says so itself, see beam_jobs.job."""
     return beam.Create([pattern]) | beam.FlatMap(files.list_files)
+
+
+def _local_files_below(folder: str, above: frozenset[str] = frozenset()) -> Iterator[str]:
+    own = os.path.realpath(folder)
+    if own in above:  # a link to a folder that it lies in, whose files come anyway
+        return
+    try:
+        with os.scandir(folder) as entries:
+            found = list(entries)
+    except OSError as error:
+        raise BuildError(
+            f"folder {folder} can't be listed: {error}; make it readable, or move it out of the "
+            "input"
+        ) from error
+    for entry in found:
+        if entry.is_dir():
+            yield from _local_files_below(entry.path, above | {own})
+        else:
+            yield entry.path
 
 
 def _escaped(table: FileMetadata) -> FileMetadata:

@@ -88,7 +88,8 @@ class S3(Store):
         _check("deleted", self._io().delete_files(paths))
 
     def move(self, pairs: list[tuple[str, str]]) -> None:
-        _check("moved", self._io().rename_files(pairs))
+        """Beam copies one file after the other."""
+        _for_each(lambda pair: _check("moved", self._io().rename_files([pair])), pairs)
 
     def _io(self) -> S3IO:
         return S3IO(client=copy.copy(self._client))  # a client remembers where its reader is

@@ -17,7 +17,7 @@ from beam_jobs import files
 from beam_jobs.errors import BuildError
 from beam_jobs.exclude import excluded_record, read_excluded, write_excluded
 from beam_jobs.output import read_manifest
-from beam_jobs.runner import RunnerError, beam_options
+from beam_jobs.runner import beam_options
 from beam_jobs.verify_files import check_descriptions, check_listings, check_names
 from beam_jobs.verify_shard import Fault, ShardCheck, check_shard
 from schemas.manifest import COMPLETED, EXCLUDED, MANIFEST, Manifest, dealt_histogram
@@ -28,6 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns 0 if nothing but excluded records is wrong, else 1."""
     parser = argparse.ArgumentParser(
         prog="python -m beam_jobs.verify",
+        allow_abbrev=False,
         description="Re-reads a dataset directory and names every fault. Ends with status 0 if "
         "nothing is wrong but records that are excluded, with 1 otherwise.",
     )
@@ -41,11 +42,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, help="processes (default: one a core)")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     known, others = parser.parse_known_args(argv)
+    if known.workers is not None and known.workers < 1:
+        parser.error(f"--workers must be at least 1, got {known.workers}")
     try:
         options = beam_options(others)
-    except RunnerError as error:
+        FileSystems.set_options(options)
+        FileSystems.get_filesystem(known.directory)
+    except ValueError as error:  # an unknown option, or a store whose client is not installed
         parser.error(str(error))
-    FileSystems.set_options(options)
     standing = excludable = 0
     try:
         for fault in verify(
@@ -200,9 +204,7 @@ def _check_whole(
                     f"{manifest.vocabularies[LAYOUT][layout]!r}, its fair share is "
                     f"{expected_row[layout]}",
                 )
-    hashes = np.array(
-        [each for part in checks.values() for c in part for each in c.id_hashes], np.uint64
-    )
+    hashes = np.concatenate([check.id_hashes for part in checks.values() for check in part])
     if (repeated := len(hashes) - len(np.unique(hashes))) > 0:
         yield Fault(file=path, message=f"{repeated} ids stand in the dataset more than once")
 

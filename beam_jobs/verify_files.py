@@ -29,11 +29,11 @@ def check_names(directory: str, manifest: Manifest) -> Iterator[Fault]:
     for split in manifest.splits.values():
         expected.update(name for each in split.shards for name in (each.name, each.index_name))
     root = directory.rstrip("/") + "/"
-    for metadata in files.list_files(files.join(directory, "**")):
-        name = metadata.path.removeprefix(root)
+    for path in files.list_below(directory):
+        name = path.removeprefix(root)
         listed = name in expected or name.startswith((QUARANTINE + "/", DUPLICATES + "/"))
         if is_dataset_file(name) and not listed:
-            yield Fault(file=metadata.path, message="is not in the manifest")
+            yield Fault(file=path, message="is not in the manifest")
 
 
 def check_descriptions(directory: str) -> Iterator[Fault]:
@@ -57,9 +57,13 @@ def check_listings(directory: str, manifest: Manifest) -> Iterator[Fault]:
     """Quarantine and duplicates: whether they hold what the manifest counts."""
     found = {"rejected.tfrecord": 0, "rejected.jsonl": 0, "duplicates.jsonl": 0}
     for folder in (QUARANTINE, DUPLICATES):
-        for metadata in files.list_files(files.join(directory, folder, "*")):
-            kind = metadata.path.rpartition("/")[2].rpartition("-of-")[0].rpartition("-")[0]
-            data = files.read(metadata.path)
+        for path in files.list_below(files.join(directory, folder)):
+            kind = path.rpartition("/")[2].rpartition("-of-")[0].rpartition("-")[0]
+            try:
+                data = files.read(path)
+            except OSError as error:
+                yield Fault(file=path, message=f"can't be read: {error}")
+                continue
             if kind == "rejected.tfrecord":
                 try:
                     for place in read_records(io.BytesIO(data)):
@@ -67,14 +71,14 @@ def check_listings(directory: str, manifest: Manifest) -> Iterator[Fault]:
                         decode_example(REJECTED_FEATURES, place[1])
                 except CorruptRecordError as error:
                     yield Fault(
-                        file=metadata.path,
+                        file=path,
                         record=found[kind],
                         offset=error.offset,
                         message=str(error),
                     )
                 except ValueError as error:
                     yield Fault(
-                        file=metadata.path,
+                        file=path,
                         record=found[kind] - 1,
                         offset=place[0],
                         message=str(error),

@@ -51,12 +51,12 @@ class ShardCheck:
     Attributes:
       faults: what is wrong with it.
       category_counts: category name to int64 [values], records of each value.
-      id_hashes: 64 bits of each id, to find ids that stand in several shards.
+      id_hashes: uint64 [records], 64 bits of each id, to find ids that stand in several shards.
     """
 
     faults: list[Fault] = field(default_factory=list)
     category_counts: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
-    id_hashes: list[int] = field(default_factory=list)
+    id_hashes: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
 
 
 def check_shard(
@@ -170,10 +170,8 @@ def _check_index(
         if len(good) != len(index):
             fault(f"has {name} ids that are not in the manifest's vocabulary")
         check.category_counts[name] = np.bincount(good, minlength=len(vocabulary))
-    check.id_hashes = [
-        int.from_bytes(hashlib.blake2b(each.encode(), digest_size=8).digest(), "little")
-        for each in index.ids()
-    ]
+    digests = [hashlib.blake2b(each.encode(), digest_size=8).digest() for each in index.ids()]
+    check.id_hashes = np.frombuffer(b"".join(digests), np.uint64)
     return index
 
 

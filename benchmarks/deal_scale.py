@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.build_throughput import measured
+from benchmarks.long_tail import long_tail
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,12 +49,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def write_tables(folder: Path, *, rows: int, layouts: int, tables: int) -> None:
-    """CSV tables of rows whose layouts follow a long tail (Zipf's law, exponent 1)."""
+    """CSV tables of rows whose layouts follow a long tail."""
     rng = np.random.default_rng(0)
-    weights = 1 / np.arange(1, layouts + 1)
-    edges = np.cumsum(weights / weights.sum())
     for number, part in enumerate(np.array_split(np.arange(rows), tables)):
-        chosen = np.minimum(np.searchsorted(edges, rng.random(len(part))), layouts - 1)
+        chosen = long_tail(rng, len(part), layouts=layouts)
         with (folder / f"rows-{number:03d}.csv").open("w") as file:
             file.write("image,layout\n")
             file.writelines(

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from benchmarks.pipelines import make_logical_cpus
+from pipeline.strategies import make_logical_cpus
 from pipeline.train import main as train
 
 

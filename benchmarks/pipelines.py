@@ -12,6 +12,7 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from benchmarks.addresses import free_addresses
+from pipeline import strategies
 from pipeline.config import InputConfig
 from pipeline.deck import make_plan
 from pipeline.decode import decode_batches, feature_spec
@@ -72,7 +73,7 @@ def training(run: Training, *, stage: str = "device") -> Iterator[Any]:
     if stage == "device" and run.workers > 1:
         return _of_workers(run)
     if stage == "device":
-        make_logical_cpus(run.replicas)
+        strategies.make_logical_cpus(run.replicas)
         return distributed(run)
     elements = _load(run, decoding=stage not in ("plan", "read", "parse"))
     if stage == "batch":
@@ -170,13 +171,6 @@ def _work(run: Training, task: dict[str, Any], made: Any) -> None:
         made.put(step)
 
 
-def make_logical_cpus(count: int) -> None:
-    """Splits the CPU into logical devices; must come before anything runs on it."""
-    [cpu] = tf.config.list_physical_devices("CPU")
-    logical = [tf.config.LogicalDeviceConfiguration() for _ in range(count)]
-    tf.config.set_logical_device_configuration(cpu, logical)
-
-
 def _counted(produced: tf.Variable, batch: Any) -> Any:
     with tf.control_dependencies([produced.assign_add(1)]):
         return tf.nest.map_structure(tf.identity, batch)
@@ -203,10 +197,12 @@ class _InSequence:
 
     def read(self, batches: tf.data.Dataset, **options: Any) -> tf.data.Dataset:
         shards = tf.data.Dataset.from_tensor_slices(list(self.paths)).shuffle(len(self.paths))
+        if not self.in_memory:
+            shards = shards.repeat()  # before the buffer, which would mostly be filled again
         records = shards.interleave(tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE)
         if self.in_memory:
             return records.take(SHUFFLE_BUFFER).cache().repeat()
-        return records.shuffle(SHUFFLE_BUFFER).repeat()
+        return records.shuffle(SHUFFLE_BUFFER)
 
 
 @dataclasses.dataclass(frozen=True)

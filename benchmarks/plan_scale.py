@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.long_tail import long_tail
 from schemas.index import RecordIndex
 from schemas.manifest import (
     COMPLETED,
@@ -100,15 +101,13 @@ def _peak_mb() -> float:
 
 
 def write_directory(folder: Path, *, records: int, layouts: int) -> None:
-    """Manifest and indexes of a split whose layouts follow a long tail (Zipf's law, exponent 1)."""
+    """Manifest and indexes of a split whose layouts follow a long tail."""
     rng = np.random.default_rng(0)
-    weights = 1 / np.arange(1, layouts + 1)
-    edges = np.cumsum(weights / weights.sum())
     shards = -(-records // _SHARD_RECORDS)
     written = []
     counts = np.zeros(layouts, np.int64)
     for number, part in enumerate(np.array_split(np.arange(records), shards)):
-        chosen = np.minimum(np.searchsorted(edges, rng.random(len(part))), layouts - 1)
+        chosen = long_tail(rng, len(part), layouts=layouts)
         counts += np.bincount(chosen, minlength=layouts)
         digits = part[:, None] // 10 ** np.arange(8, -1, -1) % 10 + ord("0")
         index = RecordIndex(

@@ -16,10 +16,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from benchmarks import pipelines, timing
+from benchmarks import timing
 from benchmarks.input_options import add_input_options, add_measuring_options, training_run
 from benchmarks.pipelines import Training, distributed
 from benchmarks.timing import Contender, Effort, Result, by_turns, machine, table, to_json
+from pipeline import strategies
 
 STAGES = {
     "read": "reading",
@@ -204,7 +205,7 @@ def simulate(
 
 
 def _steps(run: Training, effort: Effort, step_s: float) -> Steps:
-    pipelines.make_logical_cpus(run.replicas)
+    strategies.make_logical_cpus(run.replicas)
     produced = tf.Variable(0, dtype=tf.int64)
     batches = distributed(run, produced=produced)
     for _ in range(effort.warmup):

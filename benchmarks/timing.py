@@ -169,8 +169,10 @@ class PeakMemory:
       peak_bytes: proportional set size; pages that processes share count once.
     """
 
-    def __init__(self, *, every_s: float = 0.25) -> None:
+    def __init__(self, *, own: bool = True, every_s: float = 0.25) -> None:
+        """Starts at 0; `own` is whether this process counts, beside its descendants."""
         self.peak_bytes = 0
+        self._own = own
         self._every_s = every_s
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -191,7 +193,7 @@ class PeakMemory:
 
     def _sample(self) -> None:
         total = 0
-        for each in _tree():
+        for each in _tree()[not self._own :]:
             try:
                 total += each.memory_full_info().pss
             except psutil.Error:  # it has just ended
@@ -220,7 +222,7 @@ def machine() -> dict[str, str]:
 
 def table(rows: Sequence[Mapping[str, object]]) -> str:
     """Rows of the same keys as text, a column a key; numbers to the right."""
-    texts = [list(rows[0]), *([_text(value) for value in row.values()] for row in rows)]
+    texts = [list(rows[0]), *([text(value) for value in row.values()] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     right = [isinstance(value, int | float) for value in rows[0].values()]
     return "\n".join(
@@ -232,7 +234,8 @@ def table(rows: Sequence[Mapping[str, object]]) -> str:
     )
 
 
-def _text(value: object) -> str:
+def text(value: object) -> str:
+    """A figure as it stands in a table."""
     if not isinstance(value, float):
         return f"{value:,}" if isinstance(value, int) else str(value)
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.3g}"

@@ -15,7 +15,6 @@ matplotlib.use("Agg")
 
 import tensorflow as tf
 from matplotlib import pyplot
-from matplotlib.patches import Rectangle
 
 from pipeline.augment import Op, augment
 from pipeline.config import InputConfig
@@ -24,6 +23,7 @@ from pipeline.degradation import Blur, Erase, JpegArtefacts, Noise
 from pipeline.draws import derive
 from pipeline.geometry import Crop, Perspective, Rotate, Scale, Shear
 from pipeline.photometry import Brightness, Contrast, Gamma, Light, Shadow
+from pipeline.pictures import show_receipt
 
 _GEOMETRIC: tuple[Op, ...] = (Rotate(), Shear(), Scale(), Perspective(), Crop())
 _PHOTOMETRIC: tuple[Op, ...] = (
@@ -75,26 +75,10 @@ def draw_sheet(examples: dict[str, Any], seed: int, path: Path) -> None:
                     height / (len(ROWS) * (height + title)),
                 )
             )
-            _draw(axes, drawn["image"][column].numpy(), drawn["boxes"][column].numpy())
+            show_receipt(axes, drawn["image"][column].numpy(), drawn["boxes"][column].numpy())
             axes.set_title(name if column == 0 else "", size=12, loc="left", pad=4)
     figure.savefig(path)
     pyplot.close(figure)
-
-
-def _draw(axes: pyplot.Axes, image: Any, boxes: Any) -> None:
-    height, width, channels = image.shape
-    # Pixel 0 reaches from 0 to 1, as boxes have it.
-    extent = (0, width, height, 0)
-    axes.imshow(
-        image if channels == 3 else image[..., 0], cmap="gray", vmin=0, vmax=1, extent=extent
-    )
-    for ymin, xmin, ymax, xmax in boxes[boxes.any(axis=1)]:
-        corner, size = (
-            (xmin * width, ymin * height),
-            ((xmax - xmin) * width, (ymax - ymin) * height),
-        )
-        axes.add_patch(Rectangle(corner, *size, fill=False, color="#d1495b", linewidth=0.5))
-    axes.set(xlim=(0, width), ylim=(height, 0), xticks=[], yticks=[])
 
 
 def _examples(data_dir: str, count: int, height: int, width: int) -> dict[str, Any]:

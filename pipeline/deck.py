@@ -202,8 +202,13 @@ def read_index(
 
     def read(number: int) -> list[int]:
         with _open(index_paths[number]) as file:
-            found = read_columns(file, list(dtypes))
-            starts = [array_start(file, name) for name in ("offset", "id_end", "id_text")]
+            try:
+                found = read_columns(file, list(dtypes))
+                starts = [array_start(file, name) for name in ("offset", "id_end", "id_text")]
+            except ValueError as error:
+                raise ValueError(
+                    f"{index_paths[number]}: {error}: run python -m beam_jobs.verify"
+                ) from error
         own = slice(ends[number] - sizes[number], ends[number])
         for name, column in zip(dtypes, found, strict=True):
             if len(column) != shards[number].records:

@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 from matplotlib import pyplot
-from matplotlib.patches import Rectangle
 
 from pipeline.config import InputConfig
 from pipeline.dataset import make_dataset, make_distributed_dataset
 from pipeline.info import DatasetInfo, load_info
+from pipeline.pictures import show_receipt
+from pipeline.strategies import make_logical_cpus
 
 _SIZE = 128
 
@@ -36,7 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     known = parser.parse_args(argv)
     info = load_info(known.data_dir)
     known.out.mkdir(parents=True, exist_ok=True)
-    devices = _logical_devices(known.replicas)
+    make_logical_cpus(known.replicas)
+    devices = [f"CPU:{number}" for number in range(known.replicas)]
     for path in (
         draw_layouts(info, known.out / "layouts.png"),
         draw_deal(info, known.out / "shards.png"),
@@ -134,30 +136,10 @@ def draw_batch(info: DatasetInfo, path: Path) -> Path:
         batch["label"].numpy(),
         strict=True,
     ):
-        axis.imshow(image)
-        for ymin, xmin, ymax, xmax in boxes[boxes.any(axis=1)]:
-            axis.add_patch(
-                Rectangle(
-                    (xmin * config.width, ymin * config.height),
-                    (xmax - xmin) * config.width,
-                    (ymax - ymin) * config.height,
-                    fill=False,
-                    color="#d1495b",
-                    linewidth=0.6,
-                )
-            )
+        show_receipt(axis, image, boxes)
         axis.set_title(info.layouts[label][:32], size=8)
         axis.axis("off")
     return _save(figure, path)
-
-
-def _logical_devices(count: int) -> list[str]:
-    """Makes the CPU appear as several devices; must come before TensorFlow is first used."""
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(
-        cpu, [tf.config.LogicalDeviceConfiguration()] * count
-    )
-    return [f"CPU:{number}" for number in range(count)]
 
 
 def _layout_counts(info: DatasetInfo) -> npt.NDArray[np.int64]:

@@ -99,6 +99,9 @@ def explain_plan(
     """
     info = load_info(data_dir)
     config = config or InputConfig()
+    for name, value in (("replicas", replicas), ("workers", workers)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
     check_batch_size(global_batch_size, replicas, config.reading.run_length)
     if replicas % workers:
         raise ValueError(

@@ -23,8 +23,8 @@ def export(task: Task, model: Any, info: DatasetInfo, directory: str | os.PathLi
     is among them it is the value's name, string [n], and "label_id" its place in the vocabulary.
 
     - "serving_default" takes `image_bytes`, string [n]: JPEG or PNG files of any size. They are
-      turned upright by their EXIF orientation and made what the input pipeline would have made of
-      them; colour profiles are ignored.
+      made what the input pipeline would have made of them; of JPEG files, EXIF orientation counts.
+      That of PNG files and colour profiles are ignored.
     - "images" takes `images`, float32 [n, height, width, channels] in 0…1, as the input pipeline
       makes them.
 
@@ -36,7 +36,13 @@ def export(task: Task, model: Any, info: DatasetInfo, directory: str | os.PathLi
       model: its Keras model, built under any strategy.
       info: the dataset it was trained on.
       directory: where to write; a SavedModel that is there is replaced once the new one is whole.
+
+    Raises:
+      ValueError: something else is there.
     """
+    target = os.fspath(directory).rstrip("/")
+    if tf.io.gfile.exists(target) and not tf.saved_model.contains_saved_model(target):
+        raise ValueError(f"{target} is there and is no SavedModel: choose another directory")
     config = task.inputs(info)
     vocabulary = info.vocabulary(config.label)
 
@@ -58,7 +64,6 @@ def export(task: Task, model: Any, info: DatasetInfo, directory: str | os.PathLi
     shape = (config.height, config.width, config.channels)
     module = tf.Module()
     module.weights = model.variables  # what is tracked is saved
-    target = os.fspath(directory).rstrip("/")
     partial = f"{target}.partial"
     if tf.io.gfile.exists(partial):
         tf.io.gfile.rmtree(partial)

@@ -18,7 +18,8 @@ def read_image(file: tf.Tensor, info: DatasetInfo, config: InputConfig) -> tf.Te
     """What a model trained on a dataset is to see of an image file.
 
     The file is first turned, shrunk and encoded as the dataset's records were, and then decoded as
-    they are. Colour profiles, which the build converts to sRGB, are ignored.
+    they are. The build also turns PNG files by their EXIF orientation, and converts colours by
+    their profiles; here, both are ignored.
 
     Args:
       file: JPEG or PNG file, string [].

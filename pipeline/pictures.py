@@ -122,14 +122,9 @@ def draw_samples(
         if number >= len(images):
             axes.axis("off")
             continue
-        axes.set(xticks=[], yticks=[])
         axes.spines[:].set_color("#c8c8c8")
-        axes.imshow(_overlaid(images[number], predictions, number))
-        for ymin, xmin, ymax, xmax in _boxes(batch, number):
-            # Pixel 0 reaches from -0.5 to 0.5.
-            corner = (xmin * width - 0.5, ymin * height - 0.5)
-            sides = ((xmax - xmin) * width, (ymax - ymin) * height)
-            axes.add_patch(Rectangle(corner, *sides, fill=False, color=_RIGHT, linewidth=0.4))
+        boxes = batch["boxes"][number] if "boxes" in batch else np.zeros((0, 4))
+        show_receipt(axes, _overlaid(images[number], predictions, number), boxes, color=_RIGHT)
         captions = _captions(batch, predictions, names, number)
         for line, (text, color) in enumerate(reversed(captions)):
             axes.annotate(
@@ -144,6 +139,27 @@ def draw_samples(
                 annotation_clip=False,
             )
     return _render(figure)
+
+
+def show_receipt(
+    axes: pyplot.Axes, image: npt.NDArray[Any], boxes: npt.NDArray[Any], *, color: str = _WRONG
+) -> None:
+    """Shows an image, [height, width, channels], and the outlines of its boxes; rows of 0 are none.
+
+    Args:
+      axes: where.
+      image: in 0…1, or uint8.
+      boxes: (ymin, xmin, ymax, xmax) in 0…1, [n, 4].
+      color: of the outlines.
+    """
+    height, width, _ = image.shape
+    # Pixel 0 reaches from 0 to 1, as boxes have it.
+    axes.imshow(_rgb(image), extent=(0, width, height, 0))
+    for ymin, xmin, ymax, xmax in boxes[boxes.any(axis=1)]:
+        corner = (xmin * width, ymin * height)
+        sides = ((xmax - xmin) * width, (ymax - ymin) * height)
+        axes.add_patch(Rectangle(corner, *sides, fill=False, color=color, linewidth=0.5))
+    axes.set(xlim=(0, width), ylim=(height, 0), xticks=[], yticks=[])
 
 
 def _captions(
@@ -169,17 +185,9 @@ def _captions(
     return lines
 
 
-def _boxes(batch: Mapping[str, Any], number: int) -> npt.NDArray[np.float32]:
-    if "boxes" not in batch:
-        return np.zeros((0, 4), np.float32)
-    boxes = batch["boxes"][number]
-    return boxes[boxes.any(axis=1)]
-
-
 def _overlaid(image: npt.NDArray[Any], predictions: Mapping[str, Any], number: int) -> Any:
     """The image in 0…1, RGB, with the masks coloured."""
-    shown = image / 255 if image.dtype == np.uint8 else image
-    shown = np.repeat(shown, 3, axis=-1) if shown.shape[-1] == 1 else shown
+    shown = _rgb(image)
     height, width = shown.shape[:2]
     for name, masks in predictions.items():
         if name.endswith("mask"):
@@ -188,6 +196,12 @@ def _overlaid(image: npt.NDArray[Any], predictions: Mapping[str, Any], number: i
             alpha = 0.55 * np.clip(np.asarray(large), 0, 1)[..., None]
             shown = shown * (1 - alpha) + _MASK * alpha
     return np.clip(shown, 0, 1)
+
+
+def _rgb(image: npt.NDArray[Any]) -> Any:
+    """An image in 0…1, or uint8, as RGB in 0…1."""
+    shown = image / 255 if image.dtype == np.uint8 else image
+    return np.repeat(shown, 3, axis=-1) if shown.shape[-1] == 1 else shown
 
 
 def _short(name: str) -> str:

@@ -113,7 +113,8 @@ class Plan:
         """Each stratum's places in an epoch, on average over epochs, in 2**-20 of a place."""
         # Powers are rounded: processors differ in their last bit, and workers must agree.
         wanted = np.rint(self.counts.astype(float) ** self.balance * SHARE)
-        most = float(max(self.repeat_cap, self.places / self.cards)) * self.counts
+        cap = min(max(self.repeat_cap, self.places / self.cards), self.places)  # it may be infinite
+        most = float(cap) * self.counts
         shares = _fill(wanted, most, self.places)
         # Rounding the running sums keeps the total.
         ends = np.round(np.cumsum(shares) * SHARE).astype(np.int64)

@@ -45,6 +45,11 @@ class RunOptions:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
+        if self.patience is not None and self.evaluate_every is None:
+            raise ValueError(
+                f"patience {self.patience} counts evaluations, and there is only one, at the end: "
+                "give evaluate_every"
+            )
 
 
 class RunCheckpoints(NamedTuple):
@@ -105,9 +110,8 @@ def run(
     ]
     with _termination() as told:
         batches = trainer.batches() if trainer.step < total else None
-        while trainer.step < total:
-            if _patience_is_over(losses, options.patience):
-                break
+        ended = trainer.step == total or _patience_is_over(losses, options.patience)
+        while not ended:
             started = time.monotonic()
             progress = trainer.train(batches, _steps_to_go(trainer, options))
             elapsed_s = time.monotonic() - started
@@ -121,13 +125,14 @@ def run(
                 if not losses or loss < min(losses):
                     checkpoints.best.save(progress.step)
                 losses.append(loss)
+            ended = progress.step == total or _patience_is_over(losses, options.patience)
             stopping = trainer.agree(bool(told))
-            if stopping or _is_due(progress.step, options.checkpoint_every, total):
+            if ended or stopping or progress.step % options.checkpoint_every == 0:
                 checkpoints.newest.save(progress.step)
             show(progress, figures, found)
             if stopping:
-                return False
-    return True
+                break
+    return ended
 
 
 def _checkpoints(trainer: Trainer, folder: RunFolder, name: str, keep: int) -> Checkpoints:

@@ -25,10 +25,21 @@ class RunFolder:
     """
 
     def __init__(self, path: str, *, is_chief: bool = True) -> None:
+        """Makes the folder.
+
+        Raises:
+          ValueError: it lies in an object store, where a log can't grow line by line.
+        """
+        if "://" in path:
+            raise ValueError(
+                f"run folder {path!r} is not on a file system of this machine: choose a folder of "
+                "it, or one that is mounted"
+            )
         self.path = path
         self.is_chief = is_chief
         if is_chief:
             Path(path).mkdir(parents=True, exist_ok=True)
+            self._drop_cut_line()
             self._writer = tf.summary.create_file_writer(os.path.join(path, TENSORBOARD))
 
     def write_options(self, options: Mapping[str, Any]) -> None:
@@ -54,14 +65,22 @@ class RunFolder:
         path = Path(self.path, LOG)
         if not path.exists():
             return []
-        # A kill may have cut the last line.
+        # The chief may be at the last line.
         complete = path.read_text().rpartition("\n")[0].splitlines()
         kept: list[dict[str, float]] = []
         for line in map(json.loads, complete):
-            while kept and kept[-1]["step"] > line["step"]:
+            # The line of a step's loss comes before that of its evaluation.
+            first_again = line["step"] if "loss" in line else line["step"] + 1
+            while kept and kept[-1]["step"] >= first_again:
                 kept.pop()
             kept.append(line)
         return kept
+
+    def _drop_cut_line(self) -> None:
+        """Shortens the log to whole lines: a kill may have cut the last one."""
+        path = Path(self.path, LOG)
+        if path.exists():
+            os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
 
     def write_layouts(self, table: str) -> None:
         """Writes the newest evaluation, layout by layout."""

@@ -45,6 +45,13 @@ def make_strategy(name: str = "auto") -> tf.distribute.Strategy:
     return tf.distribute.get_strategy()
 
 
+def make_logical_cpus(count: int) -> None:
+    """Splits the CPU into logical devices; must come before anything runs on it."""
+    [cpu] = tf.config.list_physical_devices("CPU")
+    logical = [tf.config.LogicalDeviceConfiguration() for _ in range(count)]
+    tf.config.set_logical_device_configuration(cpu, logical)
+
+
 def parameter_server_cluster(name: str) -> Cluster | None:
     """The cluster, where a strategy's name means that of parameter servers.
 

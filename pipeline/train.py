@@ -32,7 +32,8 @@ _TASK = "pipeline.layout_classifier:LayoutClassifier"
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns 0 at the end of the run, `STOPPED` where it was told to stop."""
     parser = make_parser()
-    known, others = parser.parse_known_args(argv)
+    arguments, model_options = split_model_options(sys.argv[1:] if argv is None else argv)
+    known = parser.parse_args(arguments)
     cluster = None
     try:
         try:  # what goes wrong here is for the user to mend; later, it is not
@@ -42,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return 0
             strategy = make_strategy(known.strategy)
             trainer = Trainer(
-                load_task(known.task, _model_options(others)),
+                load_task(known.task, model_options),
                 strategy,
                 load_info(known.data_dir),
                 _from_arguments(TrainOptions, known),
@@ -50,8 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
             run_options = _from_arguments(RunOptions, known)
             folder = RunFolder(known.run_dir, is_chief=is_chief(strategy))
-            folder.write_options({**vars(known), "model": _model_options(others)})
             checkpoints = resume(trainer, folder, run_options)
+            folder.write_options({**vars(known), "model": model_options})
         except (ValueError, FileNotFoundError) as error:
             parser.error(str(error))
         with tqdm(
@@ -85,6 +86,7 @@ def make_parser() -> argparse.ArgumentParser:
     """The command's options; those of the dataclasses are read off their fields and docstrings."""
     parser = argparse.ArgumentParser(
         prog="python -m pipeline.train",
+        allow_abbrev=False,
         description=__doc__,
         epilog=f"Options of the task are given as {_MODEL_PREFIX}NAME VALUE. On SIGTERM the run "
         f"writes a checkpoint and exits with status {STOPPED}; the same command goes on.",
@@ -185,26 +187,19 @@ def _from_arguments(options: Any, known: argparse.Namespace) -> Any:
     return options(**{name: getattr(known, name) for name in names})
 
 
-def _model_options(others: Sequence[str]) -> dict[str, str]:
-    """`--model.width 64` or `--model.width=64` to {"width": "64"}.
-
-    Raises:
-      ValueError: there is something else.
-    """
+def split_model_options(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """All other arguments, and `--model.width 64` or `--model.width=64` as {"width": "64"}."""
+    others: list[str] = []
     found: dict[str, str] = {}
-    rest = list(others)
-    while rest:
-        flag, separator, value = rest.pop(0).partition("=")
-        if not flag.startswith(_MODEL_PREFIX):
-            raise ValueError(
-                f"unknown option {flag}: see --help, or write {_MODEL_PREFIX}NAME VALUE"
-            )
-        if not separator and not rest:
-            raise ValueError(f"{flag} needs a value")
-        found[flag.removeprefix(_MODEL_PREFIX).replace("-", "_")] = (
-            value if separator else rest.pop(0)
-        )
-    return found
+    rest = iter(arguments)
+    for argument in rest:
+        if not argument.startswith(_MODEL_PREFIX):
+            others.append(argument)
+            continue
+        flag, separator, value = argument.partition("=")
+        name = flag.removeprefix(_MODEL_PREFIX).replace("-", "_")
+        found[name] = value if separator else next(rest, "")
+    return others, found
 
 
 def _show(bar: tqdm, progress: Progress, figures: Figures, evaluation: Figures | None) -> None:

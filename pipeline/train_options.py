@@ -42,9 +42,17 @@ class TrainOptions:
     steps_per_call: int = 10
 
     def __post_init__(self) -> None:
-        for name in ("steps", "global_batch_size", "accumulate", "steps_per_call"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in (
+            *("steps", "global_batch_size", "learning_rate_batch"),
+            *("accumulate", "steps_per_call"),
+        ):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        if self.schedule not in ("cosine", "constant"):
+            raise ValueError(f"schedule must be 'cosine' or 'constant', got {self.schedule!r}")
+        if not self.weight_decay >= 0:
+            raise ValueError(f"weight_decay must be at least 0, got {self.weight_decay}")
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be above 0, got {self.learning_rate}")
         if not 0 <= self.warmup_steps < self.steps:

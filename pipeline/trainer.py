@@ -1,6 +1,7 @@
 """The training loop, one for every strategy."""
 
 import dataclasses
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -111,8 +112,8 @@ class Trainer:
         return {
             "dataset": self.info.digest,
             "excluded": self.info.excluded.to_json() if len(self.info.excluded) else None,
-            "task": repr(self.task),
-            "input": repr(self.config),
+            "task": _without_addresses(self.task),
+            "input": _without_addresses(self.config),
             "global_batch_size": self.options.global_batch_size,
             "seed": self.options.seed,
         }
@@ -199,3 +200,8 @@ class Trainer:
     def predict(self, image: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
         """What the task predicts from images; every worker must ask, for the same ones."""
         return self._evaluator.predict(image)
+
+
+def _without_addresses(options: Any) -> str:
+    """Options as text that every process writes alike, also where a function is among them."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(options))

@@ -8,7 +8,8 @@ import io
 import struct
 import threading
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Self
 
@@ -123,9 +124,8 @@ class RecordIndex:
         Raises:
           ValueError: the bytes are no index file.
         """
-        try:
-            with _PARSING, np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-                loaded = dict(arrays)
+        with _one_error(), _PARSING, np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            loaded = dict(arrays)
             return cls(
                 **{name: loaded[name] for name in (*_COLUMNS, "id_end", "id_text")},
                 categories={
@@ -134,26 +134,44 @@ class RecordIndex:
                     if name.startswith(_CATEGORY)
                 },
             )
-        except Exception as error:  # zipfile, struct and NumPy each raise errors of their own
-            raise ValueError(f"not a record index: {error}") from error
 
 
 _COLUMNS = ("shard", "offset", "length", "height", "width", "channels")
 
 
 def read_columns(file: BinaryIO, names: Sequence[str]) -> list[npt.NDArray[Any]]:
-    """Some columns of an index file, as its archive names them; others are not even read."""
-    with _PARSING, np.load(file, allow_pickle=False) as arrays:
+    """Some columns of an index file, as its archive names them; others are not even read.
+
+    Raises:
+      ValueError: it is no index file, or has no such column.
+    """
+    with _one_error(), _PARSING, np.load(file, allow_pickle=False) as arrays:
         return [arrays[name] for name in names]
 
 
 def array_start(file: BinaryIO, name: str) -> int:
-    """Byte of an index file at which the values of a column start."""
-    with zipfile.ZipFile(file) as archive:
-        header = archive.getinfo(f"{name}.npy").header_offset
-    # A ZIP member's header ends with its name and extra field; an NPY file's is as long as it says.
-    file.seek(header + 26)
-    array = header + 30 + sum(struct.unpack("<HH", file.read(4)))
-    file.seek(array + 8)
-    [array_header] = struct.unpack("<H", file.read(2))
-    return int(array + 10 + array_header)
+    """Byte of an index file at which the values of a column start.
+
+    Raises:
+      ValueError: it is no index file, or has no such column.
+    """
+    with _one_error():
+        with zipfile.ZipFile(file) as archive:
+            header = archive.getinfo(f"{name}.npy").header_offset
+        # A ZIP member's header ends with its name and extra field; an NPY file's says its length.
+        file.seek(header + 26)
+        array = header + 30 + sum(struct.unpack("<HH", file.read(4)))
+        file.seek(array + 8)
+        [array_header] = struct.unpack("<H", file.read(2))
+        return int(array + 10 + array_header)
+
+
+@contextmanager
+def _one_error() -> Iterator[None]:
+    """Whatever zipfile, struct and NumPy raise of a damaged file, as a ValueError."""
+    try:
+        yield
+    except OSError:  # of the disk, not of the file
+        raise
+    except Exception as error:
+        raise ValueError(f"not a record index: {error}") from error

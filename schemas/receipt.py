@@ -76,7 +76,10 @@ class Label:
         return cls(name=name, type=cast(LabelType, type_))  # checked in __post_init__
 
 
-_RESERVED = frozenset({LAYOUT, "group"})
+# Beside what a record holds, names that `pipeline.config.InputConfig.features` has for others.
+_RESERVED = frozenset(
+    {LAYOUT, "group", "image", "label", "weight", "boxes", "text", "id", "step", "row", "seed"}
+)
 _LABEL_DTYPES: dict[str, Dtype] = {
     "string": "string",
     "category": "string",

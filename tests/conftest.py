@@ -106,7 +106,8 @@ def dataset(
 @pytest.fixture
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Benchmarks measure here: starting TensorFlow some twenty times would take minutes."""
-    from benchmarks import pipelines, timing
+    from benchmarks import timing
+    from pipeline import strategies
 
     monkeypatch.setattr(timing, "in_new_process", lambda function, *arguments: function(*arguments))
-    monkeypatch.setattr(pipelines, "make_logical_cpus", lambda count: None)
+    monkeypatch.setattr(strategies, "make_logical_cpus", lambda count: None)

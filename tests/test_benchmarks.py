@@ -1,11 +1,10 @@
 """The benchmarks' arithmetic, and a small run of each."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 pytest.importorskip("apache_beam")
 pytest.importorskip("psutil")
@@ -32,16 +31,26 @@ def test_speeds_are_of_median_rounds_and_memory_of_the_worst():
     }
 
 
-def test_memory_of_children_is_seen():
-    code = "import sys; block = bytearray(200_000_000); print('up', flush=True); sys.stdin.read()"
-    child = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert child.stdout
-    assert child.stdout.readline() == b"up\n"
-    before = build_throughput.children_bytes()
-    child.communicate()
-    assert before > 200_000_000 > build_throughput.children_bytes()
+def test_the_pool_keeps_what_need_not_change(tmp_path: Path):
+    """As the build does, so that both do the same work."""
+    exif = Image.Exif()
+    exif[build_throughput.ORIENTATION] = 6
+    small = Image.new("RGB", (80, 60), "red")
+    large = Image.new("RGB", (2048, 1024))
+    small.save(tmp_path / "0.jpg")
+    small.convert("L").save(tmp_path / "1.jpg")
+    small.save(tmp_path / "2.jpg", exif=exif)
+    small.save(tmp_path / "3.png")
+    large.save(tmp_path / "4.jpg")
+    sources = sorted(tmp_path.iterdir())
+    build_throughput.run_pool(sources, tmp_path / "pool", 1)
+    written = sorted((tmp_path / "pool").iterdir())
+    kept = [
+        one.read_bytes() == other.read_bytes() for one, other in zip(sources, written, strict=True)
+    ]
+    assert kept == [True, True, False, False, False]
+    sizes = [Image.open(path).size for path in written]
+    assert sizes == [(80, 60), (80, 60), (60, 80), (80, 60), (1024, 512)]
 
 
 def test_build_throughput_runs(table: Path, tmp_path: Path, capsys):

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -161,6 +162,18 @@ def test_paths_and_index_starts_find_the_ids(damaged: DatasetInfo):
         np.testing.assert_array_equal(np.frombuffer(data, np.int64, 8, offset), index.offset)
         np.testing.assert_array_equal(np.frombuffer(data, np.int64, 8, id_end), index.id_end)
         assert data[id_text:].startswith(index.id_text.tobytes())
+
+
+@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:-50], bytes.swapcase])
+def test_a_damaged_index_is_named(tmp_path: Path, damage: Callable[[bytes], bytes]):
+    info = load_info(write_dataset(tmp_path / "receipts"))
+    path = Path(info.data_dir, info.split("train").shards[1].index_name)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(
+        ValueError,
+        match=rf"^{path}: not a record index: .+: run python -m beam_jobs\.verify$",
+    ):
+        Deck.in_order(info, "train")
 
 
 def test_which_deck_a_training_run_takes(info: DatasetInfo):

@@ -59,6 +59,8 @@ def test_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     [
         (["--replicas=3", "--workers=2"], "3 replicas can't be shared evenly by 2 workers"),
         (["--replicas=7"], "can't be divided by 7 replicas: choose a multiple of 7"),
+        (["--replicas=0"], "replicas must be at least 1, got 0"),
+        (["--workers=0"], "workers must be at least 1, got 0"),
         (["--balance=2"], "temperature must be"),
         (["--split=test"], "has no split 'test'"),
     ],

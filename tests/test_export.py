@@ -112,6 +112,16 @@ def test_phone_photo_is_seen_upright(directory: Path, tmp_path: Path):
     assert np.abs(small - large).mean() < 0.01
 
 
+def test_what_is_no_model_stays(directory: Path, tmp_path: Path):
+    info = load_info(directory)
+    other = tmp_path / "notes" / "precious.txt"
+    other.parent.mkdir()
+    other.write_text("kept")
+    with pytest.raises(ValueError, match="notes is there and is no SavedModel: choose another"):
+        export(CLASSIFIER, CLASSIFIER.build(info), info, other.parent)
+    assert [path.name for path in tmp_path.rglob("*")] == ["notes", "precious.txt"]
+
+
 def test_tells_what_it_is(directory: Path, tmp_path: Path):
     info = load_info(directory)
     for _ in range(2):  # the second replaces the first

@@ -1,6 +1,8 @@
 """Reading files: what is missing, what can't be read, and what a store's bad day is."""
 
+import errno
 import io
+import os
 import time
 from http import HTTPStatus
 from pathlib import Path
@@ -58,6 +60,18 @@ def test_a_range_ends_where_the_file_ends(
     assert files.read_range("s3://bucket/file", offset, length) == expected
 
 
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ESTALE])
+def test_a_fault_of_the_machine_ends_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(files, "_read_local", fail)
+    with pytest.raises(BuildError, match=f"file could not be read, .*{os.strerror(number)}"):
+        files.read(str(tmp_path / "file"))
+
+
 def test_local_files(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no-such-file does not exist"):
         files.read(str(tmp_path / "no-such-file"))
@@ -74,6 +88,13 @@ def test_local_files(tmp_path: Path) -> None:
         (StoreError(HTTPStatus.NOT_FOUND), FileNotFoundError, "s3://b/f does not exist"),
         (FileNotFoundError("gone"), FileNotFoundError, "s3://b/f does not exist"),
         (StoreError(403), OSError, "s3://b/f could not be read: .*403"),
+        (
+            StoreError(401),
+            BuildError,
+            "^s3://b/f could not be read, its store refused the credentials: .*401.*; renew them",
+        ),
+        (StoreError(400), BuildError, "its store refused the credentials"),
+        (MemoryError(), MemoryError, "^$"),
         (PermissionError(13, "denied"), OSError, "s3://b/f could not be read: .*denied"),
         (ValueError("not a bucket"), OSError, "s3://b/f could not be read: .*not a bucket"),
     ],

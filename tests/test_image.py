@@ -407,6 +407,16 @@ def test_a_box_outside_the_image_refuses_it() -> None:
     assert caught.value.reason == Reason.BOX_OUTSIDE
 
 
+def test_heic_without_its_decoder_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("beam_jobs.image.pillow_heif", None)
+    with pytest.raises(RejectionError) as caught:
+        store_image(b"\0\0\0\x1cftypheic, all the rest is missing", [], JPEG)
+    assert caught.value.reason == Reason.NOT_AN_IMAGE
+    assert caught.value.message.endswith(
+        "ftyp': for HEIC, install tillroll[heic] wherever the job's workers run"
+    )
+
+
 @pytest.mark.parametrize("format_", ["JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF"])
 @pytest.mark.parametrize("part", [0.6, 0.98])
 def test_a_truncated_file_is_refused(format_: str, part: float) -> None:

@@ -27,6 +27,11 @@ TWICE = (Label(name="total", type="int"), Label(name="total", type="float"))
         ({"max_bad_fraction": -0.1}, "max_bad_fraction must be 0 to 1, got -0.1"),
         ({"max_bad_fraction": 1.1}, "max_bad_fraction must be 0 to 1, got 1.1"),
         ({"max_bad_fraction": float("nan")}, "max_bad_fraction must be 0 to 1, got nan"),
+        (
+            {"output": "/out/a[1]/receipts"},
+            "output /out/a[1]/receipts holds '[', which file systems take for a pattern: choose a "
+            "path without *, ? and [",
+        ),
         ({"seed": -1}, "seed must be 0 to 2**63 - 1, got -1"),
         ({"seed": 2**63}, f"seed must be 0 to 2**63 - 1, got {2**63}"),
         (

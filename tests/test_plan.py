@@ -1,5 +1,6 @@
 """The plan of global batches: shares, orders and repeats, over whole epochs at once."""
 
+import math
 import re
 from dataclasses import replace
 from typing import Any
@@ -19,7 +20,7 @@ PLANS = st.builds(
     batch_cards=st.sampled_from([1, 2, 3, 4, 6, 12, 32, 60]),
     seed=st.integers(0, 2**32 - 1),
     balance=st.sampled_from([0, 0.3, 0.5, 1]),
-    repeat_cap=st.sampled_from([1, 2.5, 8, 1000.0]),
+    repeat_cap=st.sampled_from([1, 2.5, 8, 1000.0, math.inf]),
 )
 EPOCHS = st.one_of(st.integers(0, 20), st.integers(0, 10**6))
 MANY = settings(deadline=None, max_examples=150)
@@ -143,6 +144,7 @@ def test_shares_follow_the_temperature_below_the_cap(plan: Plan):
     [
         ([90, 9, 1], {"balance": 1.0}, [90, 9, 1]),
         ([90, 9, 1], {"balance": 0.0, "repeat_cap": 1000}, [100 / 3] * 3),
+        ([90, 9, 1], {"balance": 0.0, "repeat_cap": math.inf}, [100 / 3] * 3),
         ([81, 16, 3], {"balance": 0.5, "repeat_cap": 1000}, [61.09, 27.15, 11.76]),
         ([90, 9, 1], {"balance": 0.0, "repeat_cap": 4}, [60, 36, 4]),
         ([90, 9, 1], {"balance": 0.0, "repeat_cap": 1}, [90, 9, 1]),  # no room for any balance

@@ -14,16 +14,20 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
-from beam_jobs.runner import LOCAL_RUNNERS, RunnerError, beam_options, choose_runner
+from beam_jobs.runner import RunnerError, beam_options, choose_runner, is_local
 
 DATAFLOW = ["--project=p", "--region=r", "--temp_location=gs://b/temp"]
 
 
-@pytest.mark.parametrize("name", LOCAL_RUNNERS)
+LOCAL = ("local", "DirectRunner", "direct", "SwitchingDirectRunner", "FnApiRunner", "fnapi")
+
+
+@pytest.mark.parametrize("name", LOCAL)
 @pytest.mark.parametrize("workers", [1, 3])
 def test_local_names_mean_the_runner_in_this_process(name: str, workers: int) -> None:
     options = PipelineOptions([])
     runner = choose_runner(name, options, workers)
+    assert is_local(name)
     assert type(runner) is FnApiRunner
     assert options.view_as(DirectOptions).direct_num_workers == workers
 
@@ -39,7 +43,7 @@ def test_local_workers_log_only_what_is_asked_for(argv: list[str], level: str) -
     assert options.view_as(WorkerOptions).default_sdk_harness_log_level == level
 
 
-@pytest.mark.parametrize("name", LOCAL_RUNNERS)
+@pytest.mark.parametrize("name", LOCAL)
 def test_threads_are_refused(name: str) -> None:
     sentence = (
         "--direct_running_mode=multi_threading loses records silently (a fault of Beam): leave it "
@@ -79,9 +83,10 @@ def test_dataflow_needs_its_options(argv: list[str], absent: str) -> None:
         choose_runner("DataflowRunner", beam_options(argv), 2)
 
 
-def test_dataflow_needs_the_package() -> None:
+@pytest.mark.parametrize("name", ["DataflowRunner", "dataflow", "dataflowrunner"])
+def test_dataflow_needs_the_package(name: str) -> None:
     with pytest.raises(RunnerError, match="Dataflow's workers need tillroll itself") as caught:
-        choose_runner("DataflowRunner", beam_options(DATAFLOW), 2)
+        choose_runner(name, beam_options(DATAFLOW), 2)
     for way in ("--setup_file=./setup.py", "--extra_package=", "--sdk_container_image="):
         assert way in str(caught.value)
 

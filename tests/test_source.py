@@ -13,7 +13,6 @@ pytest.importorskip("apache_beam")
 
 import apache_beam as beam
 from apache_beam.io.filesystem import FileMetadata
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.testing.util import assert_that
 
@@ -265,23 +264,46 @@ def test_bad_lines_are_kept_as_they_were() -> None:
 )
 @pytest.mark.parametrize("root", ["/data", "/data/"])
 def test_folder(root: str, path: str, id_: str, layout: str) -> None:
-    row = source("folder", root).folder_row(metadata(path))
+    row = source("folder", root).folder_row(path)
     assert row == Row(id=id_, uri=path, categories={"layout": layout})
 
 
 def test_a_file_beside_the_folders_has_no_layout() -> None:
-    row = source("folder").folder_row(metadata("/data/a.jpg"))
+    row = source("folder").folder_row("/data/a.jpg")
     assert row.problem == (Reason.LAYOUT_MISSING, "the receipt has no layout")
     assert (row.id, row.uri) == ("a.jpg", "/data/a.jpg")
+
+
+def test_links_to_folders_are_followed_but_not_in_circles(tmp_path: Path) -> None:
+    for name in ("photos/kiosk/a.jpg", "elsewhere/b.jpg", "elsewhere/deep/c.jpg"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    root = tmp_path / "photos"
+    (root / "bakery").symlink_to(tmp_path / "elsewhere")
+    (root / "kiosk" / "d.jpg").symlink_to(tmp_path / "gone")
+    (tmp_path / "elsewhere" / "back").symlink_to(root)
+    found = source("folder", root).folder_rows(f"{root}/")
+    assert sorted(row.id for row in found) == [
+        *("bakery/b.jpg", "bakery/deep/c.jpg", "kiosk/a.jpg", "kiosk/d.jpg"),
+    ]
+
+
+def test_a_folder_that_can_t_be_listed_ends_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(BuildError, match=f"^folder {tmp_path} can't be listed: .*Permission"):
+        list(source("folder", tmp_path).folder_rows(str(tmp_path)))
 
 
 def test_a_file_whose_name_is_not_utf8_is_quarantined(tmp_path: Path) -> None:
     folder = os.fsencode(tmp_path) + b"/kiosk"
     Path(os.fsdecode(folder)).mkdir()
     Path(os.fsdecode(folder + b"/\xff.jpg")).write_bytes(b"x")
-    [match] = FileSystems.match([f"{tmp_path}/**"])
-    [file] = [each for each in match.metadata_list if each.path.endswith(".jpg")]
-    row = source("folder", tmp_path).folder_row(file)
+    [row] = source("folder", tmp_path).folder_rows(str(tmp_path))
     assert row.problem is not None
     assert row.problem[0] == Reason.BAD_ROW
     assert Row.from_bytes(row.to_bytes()) == row

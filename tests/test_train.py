@@ -5,6 +5,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +15,15 @@ pytest.importorskip("tensorflow")
 import tensorflow as tf
 
 from pipeline.config import Balance, InputConfig
+from pipeline.info import load_info
 from pipeline.run import STOPPED
 from pipeline.run_folder import RunFolder
-from pipeline.train import configured, main, make_parser
+from pipeline.train import configured, main, make_parser, split_model_options
+from pipeline.train_options import TrainOptions
+from pipeline.trainer import Trainer
 from tests.cluster import Process, processes, wait_until
 from tests.handmade import write_dataset
+from tests.tiny_task import TinyTask
 
 COUNTS = {"alpha": 20, "beta": 9, "gamma": 2, "omega": 1}
 TASK = (
@@ -158,6 +163,10 @@ def test_best_checkpoint_and_early_stopping(directory: Path, tmp_path: Path):
     best = min(found, key=found.__getitem__)
     assert [path.stem for path in (run_dir / "best").glob("*.index")] == [f"step-{best}"]
     assert max(found) == best + 10 < 100
+    last = tf.train.latest_checkpoint(str(run_dir / "checkpoints"))
+    assert Path(last).name == f"step-{best + 10}"
+    assert main([str(directory), f"--run-dir={run_dir}", *TASK, *options]) == 0
+    assert (run_dir / "log.jsonl").read_text().splitlines() == [json.dumps(each) for each in lines]
     assert (run_dir / "plot.png").stat().st_size > 1000
 
 
@@ -167,10 +176,12 @@ def test_best_checkpoint_and_early_stopping(directory: Path, tmp_path: Path):
         (["--steps=0"], "steps must be at least 1, got 0"),
         (["--task=nothing"], "task 'nothing' is no package.module:name"),
         (["--model.height=3"], "has no option 'height': choose among size, dropout"),
-        (["--width=3"], "unknown option --width: see --help, or write --model.NAME VALUE"),
-        (["--model.size"], "--model.size needs a value"),
+        (["--width=3"], "unrecognized arguments: --width=3"),
+        (["--model.size"], "size must be int, got ''"),
         (["--accumulate=3"], "8 can't be divided by 1 replicas that accumulate 3 parts"),
         (["--patience=0"], "patience must be at least 1, got 0"),
+        (["--patience=3"], "patience 3 counts evaluations, and there is only one, at the end"),
+        (["--run-dir=gs://bucket/run"], "run folder 'gs://bucket/run' is not on a file system"),
     ],
 )
 def test_errors(
@@ -221,15 +232,45 @@ def test_options_of_the_command_come_before_those_of_the_task():
     assert config.features == ("image", "label", "seed")
 
 
+def test_options_of_the_task_may_come_anywhere():
+    given = ["--model.size", "20", "data", "--model.drop-out=0.1", "--steps=3", "--model.last"]
+    others, options = split_model_options(given)
+    assert others == ["data", "--steps=3"]
+    assert options == {"size": "20", "drop_out": "0.1", "last": ""}
+
+
+def test_a_function_among_the_augmentations_is_the_same_in_another_process(directory: Path):
+    """Python tells functions by their addresses."""
+
+    def trainer() -> Trainer:
+        def darker(examples: dict[str, Any], seeds: Any) -> dict[str, Any]:
+            return {**examples, "image": examples["image"] * 0.5}
+
+        return Trainer(
+            TinyTask(),
+            tf.distribute.get_strategy(),
+            load_info(directory),
+            TrainOptions(global_batch_size=8),
+            lambda config: dataclasses.replace(config, augmentations=(darker, tf.function(darker))),
+        )
+
+    one, other = trainer(), trainer()
+    assert repr(one.config) != repr(other.config)
+    assert one.identity() == other.identity()
+    assert "darker" in one.identity()["input"]
+
+
 def test_other_options_are_refused(
     directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     arguments = [str(directory), f"--run-dir={tmp_path}", *TASK]
     assert main([*arguments, "--steps=2"]) == 0
+    asked = (tmp_path / "options.json").read_text()
     with pytest.raises(SystemExit):
         main([*arguments, "--steps=4", "--seed=1"])
     error = capsys.readouterr().err
     assert "was trained on other data or with other options:\n  seed: 0 then, 1 now" in error
+    assert (tmp_path / "options.json").read_text() == asked
     assert main([*arguments, "--steps=4", "--seed=1", "--other-data"]) == 0
     lines = RunFolder(str(tmp_path), is_chief=True).lines()
     assert [line["step"] for line in lines if "loss" in line] == [2, 4]

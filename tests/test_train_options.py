@@ -1,6 +1,7 @@
 """The learning rate's schedules."""
 
-from typing import Literal
+import re
+from typing import Any, Literal
 
 import pytest
 
@@ -41,6 +42,22 @@ def test_cosine_after_a_warm_up():
     assert found[:5] == [0.0, 0.25, 0.5, 0.75, 1.0]
     assert found[6] == pytest.approx(0.5)
     assert found[8] == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"learning_rate_batch": -64}, "learning_rate_batch must be at least 1, got -64"),
+        ({"learning_rate": 0.0}, "learning_rate must be above 0, got 0.0"),
+        ({"schedule": "linear"}, "schedule must be 'cosine' or 'constant', got 'linear'"),
+        ({"weight_decay": -0.1}, "weight_decay must be at least 0, got -0.1"),
+        ({"clip_norm": 0.0}, "clip_norm must be above 0, got 0.0"),
+        ({"steps": 5, "warmup_steps": 5}, "warmup_steps must be 0 to 4, less than steps, got 5"),
+    ],
+)
+def test_errors(options: dict[str, Any], sentence: str):
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        TrainOptions(**options)
 
 
 def test_the_rate_follows_the_batch_size():

@@ -13,6 +13,7 @@ pytest.importorskip("apache_beam")
 
 import beam_jobs.exclude
 from beam_jobs.verify import main
+from beam_jobs.verify_files import check_listings
 from beam_jobs.verify_shard import Fault, check_shard
 from schemas.excluded import Excluded, ExcludedRecord
 from schemas.index import RecordIndex
@@ -436,6 +437,33 @@ def test_an_entry_that_names_another_record_is_a_fault(copy: Path):
         f"{copy / EXCLUDED}: leaves out record 3 of {SHARD} as id 'alpha-99' at byte 7, the index "
         f"has id {index.id(3)!r} at byte {index.offset[3]} there"
     ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["/data", "--workers=0"], "--workers must be at least 1, got 0"),
+        (["/data", "--worker=1"], "unknown argument --worker"),
+        (["ftp://host/data"], "Unable to get filesystem from specified path"),
+    ],
+)
+def test_errors_of_the_command(capsys, arguments: list[str], sentence: str):
+    with pytest.raises(SystemExit) as exit_info:
+        main(arguments)
+    assert exit_info.value.code == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_listing_that_can_t_be_read_is_a_fault(copy: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(path: str) -> bytes:
+        raise OSError(f"{path} could not be read")
+
+    (copy / "quarantine").mkdir(exist_ok=True)
+    (copy / "quarantine" / "rejected-00000-of-00001.jsonl").write_text("")
+    monkeypatch.setattr("beam_jobs.verify_files.files.read", refuse)
+    manifest = Manifest.from_json((copy / MANIFEST).read_text())
+    faults = [str(each) for each in check_listings(str(copy), manifest)]
+    assert any("rejected-00000-of-00001.jsonl: can't be read: " in each for each in faults)
 
 
 def test_help_says_what_exclude_does(capsys):

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.peers.readiness import Readiness
 from benchmarks.peers.registry import PEERS
-from benchmarks.timing import Result
+from benchmarks.timing import Result, text
 
 
 def fastest(results: Mapping[tuple[str, int], Result]) -> dict[str, tuple[int, Result]]:
@@ -90,7 +90,7 @@ def markdown(
         "",
         "| " + " | ".join(rows[0]) + " |",
         "|---" + "|---:" * (len(rows[0]) - 1) + "|",
-        *("| " + " | ".join(map(_cell, row.values())) + " |" for row in rows),
+        *("| " + " | ".join(map(text, row.values())) + " |" for row in rows),
         "",
         *(f"- {line}" for line in missing),
         *([""] if missing else []),
@@ -119,9 +119,3 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     axes.set(xlabel="images/s")
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
-
-
-def _cell(value: object) -> str:
-    if not isinstance(value, float):
-        return str(value)
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.3g}"

@@ -42,8 +42,8 @@ def prepare(data_dir: str, folder: Path) -> None:
 def batches(folder: Path, output: Output, *, workers: int) -> Iterator[Any]:
     """Batches; tf.data counts its threads itself."""
     builder = tfds.builder_from_directory(folder / "receipts" / "1.0.0")
-    # Small datasets would be kept in memory.
-    config = tfds.ReadConfig(try_autocache=False)
+    # Small datasets would be kept in memory, or mostly be filling the buffer.
+    config = tfds.ReadConfig(try_autocache=False, repeat_filenames=True)
 
     undecoded = {"image": tfds.decode.SkipDecoding()}
 
@@ -53,7 +53,6 @@ def batches(folder: Path, output: Output, *, workers: int) -> Iterator[Any]:
     dataset = (
         builder.as_dataset(SPLIT, decoders=undecoded, shuffle_files=True, read_config=config)
         .shuffle(_SHUFFLE_BUFFER)
-        .repeat()
         .map(load, num_parallel_calls=tf.data.AUTOTUNE)
         .batch(output.batch_size, drop_remainder=True)
         .prefetch(tf.data.AUTOTUNE)

@@ -44,9 +44,9 @@ def batches(folder: Path, output: Output, *, workers: int) -> Iterator[Any]:
 
     dataset = (
         tf.data.Dataset.list_files(str(folder / "*.tfrecord"))
+        .repeat()  # before the buffer, or small datasets would mostly be filling it
         .interleave(tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE)
         .shuffle(_SHUFFLE_BUFFER)
-        .repeat()
         .map(load, num_parallel_calls=tf.data.AUTOTUNE)
         .batch(output.batch_size, drop_remainder=True)
         .prefetch(tf.data.AUTOTUNE)
