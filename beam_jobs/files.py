@@ -27,8 +27,6 @@ _PARALLEL_READS = 16
 _READ_AHEAD = 64
 _PIECE_BYTES = 1 << 24
 _ERRORS_OF_THE_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE)
-# A HEAD request with a token that has expired is a bad one to S3.
-_REFUSALS = {"s3": (HTTPStatus.UNAUTHORIZED, HTTPStatus.BAD_REQUEST)}
 _STORES: dict[str, type[Store]] = {
     "s3": S3,
     "gs": CloudStorage,
@@ -70,9 +68,7 @@ def read_range(path: str, offset: int, length: int) -> bytes:
                 f"{path} could not be read, which is no fault of the file: {error!r}; run the same "
                 "command again once that is mended"
             ) from error
-        if not is_local(path) and _status(error) in _REFUSALS.get(
-            path.partition("://")[0], (HTTPStatus.UNAUTHORIZED,)
-        ):
+        if _refuses_credentials(path, error):
             raise BuildError(
                 f"{path} could not be read, its store refused the credentials: {error!r}; renew "
                 "them and run the same command again"
@@ -101,6 +97,14 @@ def _may_pass(error: Exception) -> bool:
         return status >= 500 or status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
     # An error of this machine has an errno; the clients of the stores raise what they like.
     return not isinstance(error, ValueError | FileNotFoundError) and not getattr(error, "errno", 0)
+
+
+def _refuses_credentials(path: str, error: Exception) -> bool:
+    """Whether a store knows none of its files to these credentials, as when they have expired."""
+    status = _status(error)
+    # To S3, a HEAD request with a token that has expired is a bad request.
+    expired = status == HTTPStatus.BAD_REQUEST and path.startswith("s3://")
+    return expired or status == HTTPStatus.UNAUTHORIZED
 
 
 def _status(error: Exception) -> int | None:

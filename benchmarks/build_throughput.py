@@ -25,7 +25,7 @@ from PIL import Image, ImageOps
 
 from benchmarks.timing import PeakMemory
 
-MAX_SIDE, QUALITY = 1024, 90
+QUALITY = 90
 ORIENTATION = 0x0112  # of EXIF
 
 
@@ -45,24 +45,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("table", type=Path, help="table of benchmarks.receipts, or a SROIE folder")
     parser.add_argument("--rounds", type=int, default=3, help="(default: %(default)s)")
     parser.add_argument("--workers", type=int, default=2, help="(default: %(default)s)")
+    parser.add_argument(
+        "--max-side", type=int, default=1024, help="pixels of the longer side (default: 1024)"
+    )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     known = parser.parse_args(argv)
     images = image_paths(known.table)
+    size = {"workers": known.workers, "max_side": known.max_side}
     with tempfile.TemporaryDirectory(prefix="build-throughput-") as folder:
         runs: dict[str, list[Run]] = {"pool": [], "build": [], "empty job": []}
         for number in range(known.rounds):
             print(f"round {number + 1} of {known.rounds}", file=sys.stderr)
-            runs["pool"].append(
-                measured(lambda: run_pool(images, Path(folder) / "pool", known.workers))
-            )
+            runs["pool"].append(measured(lambda: run_pool(images, Path(folder) / "pool", **size)))
             runs["build"].append(
-                measured(lambda: run_build(known.table, Path(folder) / "build", known.workers))
+                measured(lambda: run_build(known.table, Path(folder) / "build", **size))
             )
             runs["empty job"].append(measured(lambda: run_empty_job(known.workers)))
     figures = summarise(runs, images=len(images))
     print(
         f"{len(images):,} images, {known.workers} processes on {multiprocessing.cpu_count()} cores "
-        f"({platform.machine()}), Pillow {PIL.__version__}, long side {MAX_SIDE}, quality {QUALITY}"
+        f"({platform.machine()}), Pillow {PIL.__version__}, long side {known.max_side}, "
+        f"quality {QUALITY}"
     )
     for name, figure in figures.items():
         print(f"  {name:<30} {figure:,.2f}")
@@ -106,24 +109,24 @@ def image_paths(table: Path) -> list[Path]:
     return [table.parent / json.loads(line)["image"] for line in lines]
 
 
-def run_pool(images: Sequence[Path], folder: Path, workers: int) -> None:
+def run_pool(images: Sequence[Path], folder: Path, *, workers: int, max_side: int) -> None:
     """What a team writes by hand: a pool that decodes, turns, fits, encodes and saves.
 
     Like the build, it keeps the bytes of JPEG files in which nothing has to change.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    tasks = [(path, folder / f"{number}.jpg") for number, path in enumerate(images)]
+    tasks = [(path, folder / f"{number}.jpg", max_side) for number, path in enumerate(images)]
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
         for _ in pool.imap_unordered(_convert, tasks, chunksize=8):
             pass
 
 
-def _convert(task: tuple[Path, Path]) -> None:
-    source, target = task
+def _convert(task: tuple[Path, Path, int]) -> None:
+    source, target, max_side = task
     data = source.read_bytes()
     image: Image.Image = Image.open(io.BytesIO(data))
-    scale = min(1.0, MAX_SIDE / max(image.size))
+    scale = min(1.0, max_side / max(image.size))
     image.draft(None, (round(image.width * scale), round(image.height * scale)))
     upright = image.getexif().get(ORIENTATION, 1) == 1
     if image.format == "JPEG" and scale == 1 and upright and image.mode in ("L", "RGB"):
@@ -132,19 +135,19 @@ def _convert(task: tuple[Path, Path]) -> None:
         return
     image = ImageOps.exif_transpose(image)
     image = image.convert("L" if image.mode == "L" else "RGB")
-    image.thumbnail((MAX_SIDE, MAX_SIDE), Image.Resampling.LANCZOS)
+    image.thumbnail((max_side, max_side), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=QUALITY)
     target.write_bytes(buffer.getvalue())
 
 
-def run_build(table: Path, output: Path, workers: int) -> None:
+def run_build(table: Path, output: Path, *, workers: int, max_side: int) -> None:
     """The build as a user runs it."""
     shutil.rmtree(output, ignore_errors=True)
     subprocess.run(
         [
             *(sys.executable, "-m", "beam_jobs.build", "--input", str(table)),
-            *("--output", str(output), "--max-side", str(MAX_SIDE), "--quality", str(QUALITY)),
+            *("--output", str(output), "--max-side", str(max_side), "--quality", str(QUALITY)),
             *("--workers", str(workers), "--quiet", "--max-bad-fraction", "0"),
         ],
         check=True,

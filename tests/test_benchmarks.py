@@ -43,7 +43,7 @@ def test_the_pool_keeps_what_need_not_change(tmp_path: Path):
     small.save(tmp_path / "3.png")
     large.save(tmp_path / "4.jpg")
     sources = sorted(tmp_path.iterdir())
-    build_throughput.run_pool(sources, tmp_path / "pool", 1)
+    build_throughput.run_pool(sources, tmp_path / "pool", workers=1, max_side=1024)
     written = sorted((tmp_path / "pool").iterdir())
     kept = [
         one.read_bytes() == other.read_bytes() for one, other in zip(sources, written, strict=True)
