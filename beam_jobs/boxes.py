@@ -8,6 +8,16 @@ from beam_jobs.rejection import Reason, RejectionError
 from beam_jobs.row import Box
 
 EXIF_TRANSPOSED = (5, 6, 7, 8)  # orientations that swap width and height
+# Of (xmin, ymin, xmax, ymax): which of them each becomes, and which of the new ones are mirrored.
+_TURNS = {
+    2: ([2, 1, 0, 3], [0, 2]),
+    3: ([2, 3, 0, 1], [0, 1, 2, 3]),
+    4: ([0, 3, 2, 1], [1, 3]),
+    5: ([1, 0, 3, 2], []),
+    6: ([3, 0, 1, 2], [0, 2]),
+    7: ([3, 2, 1, 0], [0, 1, 2, 3]),
+    8: ([1, 2, 3, 0], [1, 3]),
+}
 
 
 def relative_boxes(
@@ -31,16 +41,10 @@ def relative_boxes(
             f"box ({', '.join(f'{side:g}' for side in corners)}) {text!r} has no area inside the "
             f"image of {size[0]}×{size[1]} pixels",
         )
-    x0, y0, x1, y1 = (inside / ends).T
-    sides = {
-        2: (1 - x1, y0, 1 - x0, y1),
-        3: (1 - x1, 1 - y1, 1 - x0, 1 - y0),
-        4: (x0, 1 - y1, x1, 1 - y0),
-        5: (y0, x0, y1, x1),
-        6: (1 - y1, x0, 1 - y0, x1),
-        7: (1 - y1, 1 - x1, 1 - y0, 1 - x0),
-        8: (y0, 1 - x1, y1, 1 - x0),
-    }.get(orientation, (x0, y0, x1, y1))
-    texts = [box[4] for box in boxes]
-    relative = zip(*(side.tolist() for side in sides), texts, strict=True)
-    return tuple(relative), int((inside != given).any(axis=1).sum())
+    sides = inside / ends
+    if orientation in _TURNS:
+        source, mirrored = _TURNS[orientation]
+        sides = sides[:, source]
+        sides[:, mirrored] = 1 - sides[:, mirrored]
+    relative = tuple((*corners, box[4]) for corners, box in zip(sides.tolist(), boxes, strict=True))
+    return relative, int((inside != given).any(axis=1).sum())

@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import PIL
@@ -48,6 +49,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--max-side", type=int, default=1024, help="pixels of the longer side (default: 1024)"
     )
+    parser.add_argument(
+        "--encode-all",
+        action="store_true",
+        help="the pool encodes every image, which is simpler, also where the build keeps its bytes",
+    )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     known = parser.parse_args(argv)
     images = image_paths(known.table)
@@ -56,7 +62,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         runs: dict[str, list[Run]] = {"pool": [], "build": [], "empty job": []}
         for number in range(known.rounds):
             print(f"round {number + 1} of {known.rounds}", file=sys.stderr)
-            runs["pool"].append(measured(lambda: run_pool(images, Path(folder) / "pool", **size)))
+            runs["pool"].append(
+                measured(
+                    lambda: run_pool(
+                        images, Path(folder) / "pool", encode_all=known.encode_all, **size
+                    )
+                )
+            )
             runs["build"].append(
                 measured(lambda: run_build(known.table, Path(folder) / "build", **size))
             )
@@ -109,27 +121,31 @@ def image_paths(table: Path) -> list[Path]:
     return [table.parent / json.loads(line)["image"] for line in lines]
 
 
-def run_pool(images: Sequence[Path], folder: Path, *, workers: int, max_side: int) -> None:
+def run_pool(
+    images: Sequence[Path], folder: Path, *, workers: int, max_side: int, encode_all: bool = False
+) -> None:
     """What a team writes by hand: a pool that decodes, turns, fits, encodes and saves.
 
-    Like the build, it keeps the bytes of JPEG files in which nothing has to change.
+    Unless it is to encode all, it keeps the bytes of JPEG files in which nothing has to change.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    tasks = [(path, folder / f"{number}.jpg", max_side) for number, path in enumerate(images)]
+    convert = partial(_convert, max_side=max_side, encode_all=encode_all)
+    tasks = [(path, folder / f"{number}.jpg") for number, path in enumerate(images)]
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
-        for _ in pool.imap_unordered(_convert, tasks, chunksize=8):
+        for _ in pool.imap_unordered(convert, tasks, chunksize=8):
             pass
 
 
-def _convert(task: tuple[Path, Path, int]) -> None:
-    source, target, max_side = task
+def _convert(task: tuple[Path, Path], *, max_side: int, encode_all: bool) -> None:
+    source, target = task
     data = source.read_bytes()
     image: Image.Image = Image.open(io.BytesIO(data))
     scale = min(1.0, max_side / max(image.size))
     image.draft(None, (round(image.width * scale), round(image.height * scale)))
     upright = image.getexif().get(ORIENTATION, 1) == 1
-    if image.format == "JPEG" and scale == 1 and upright and image.mode in ("L", "RGB"):
+    nothing_changes = image.format == "JPEG" and scale == 1 and upright
+    if nothing_changes and image.mode in ("L", "RGB") and not encode_all:
         image.load()
         target.write_bytes(data)
         return

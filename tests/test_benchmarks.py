@@ -51,6 +51,10 @@ def test_the_pool_keeps_what_need_not_change(tmp_path: Path):
     assert kept == [True, True, False, False, False]
     sizes = [Image.open(path).size for path in written]
     assert sizes == [(80, 60), (80, 60), (60, 80), (80, 60), (1024, 512)]
+    kept = [path.read_bytes() for path in written[:2]]
+    build_throughput.run_pool(sources, tmp_path / "pool", workers=1, max_side=1024, encode_all=True)
+    for path, before in zip(written, kept, strict=False):
+        assert path.read_bytes() != before
 
 
 def test_build_throughput_runs(table: Path, tmp_path: Path, capsys):
