@@ -5,6 +5,7 @@ It has no wheel: it is compiled against OpenCV and libturbojpeg of the system. I
 """
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def batches(folder: Path, output: Output, *, workers: int) -> Iterator[Any]:
         image.append(NormalizeImage(np.zeros(3), np.full(3, 255.0), np.float32))
     options = {
         "batch_size": output.batch_size,
-        "num_workers": workers,
+        "num_workers": min(workers, len(os.sched_getaffinity(0))),  # it refuses more
         "os_cache": True,
         "order": OrderOption.RANDOM,
         "custom_fields": {"image": _Stored},
