@@ -17,7 +17,7 @@ from beam_jobs import arguments, files, progress, report
 from beam_jobs.errors import BuildError, build_error_in
 from beam_jobs.job import add_build, add_dry_run
 from beam_jobs.output import check_output, delete_staging, is_published, read_manifest
-from beam_jobs.runner import beam_options, choose_runner, is_local
+from beam_jobs.runner import beam_options, choose_runner, is_local_runner
 from beam_jobs.shard_plan import PLAN_NAME
 
 
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser = arguments.parser()
     known, others = parser.parse_known_args(argv)
-    local = is_local(known.runner)
+    local = is_local_runner(known.runner)
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL if local else logging.INFO)
     try:
         pipeline_options = beam_options(others)

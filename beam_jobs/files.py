@@ -96,7 +96,8 @@ def _may_pass(error: Exception) -> bool:
     if (status := _status(error)) is not None:
         return status >= 500 or status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
     # An error of this machine has an errno; the clients of the stores raise what they like.
-    return not isinstance(error, ValueError | FileNotFoundError) and not getattr(error, "errno", 0)
+    final = isinstance(error, ValueError | FileNotFoundError | MemoryError)
+    return not final and not getattr(error, "errno", 0)
 
 
 def _refuses_credentials(path: str, error: Exception) -> bool:
@@ -119,7 +120,7 @@ def _status(error: Exception) -> int | None:
     num_retries=_TRIES - 1,
     initial_delay_secs=1,
     logger=logging.getLogger(__name__).info,
-    retry_filter=lambda error: not isinstance(error, MemoryError) and _may_pass(error),
+    retry_filter=_may_pass,
 )
 def _read_remote(path: str, offset: int, length: int) -> bytes:
     """Reads through the stream below Beam's buffer, which fetches 16 MB for every small read."""

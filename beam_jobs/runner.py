@@ -46,7 +46,7 @@ def beam_options(arguments: Sequence[str]) -> PipelineOptions:
     return PipelineOptions(list(arguments))
 
 
-def is_local(name: str) -> bool:
+def is_local_runner(name: str) -> bool:
     """Whether a name means the runner of this machine; Beam takes names in any case."""
     return name.lower() in _LOCAL or f"{name.lower()}runner" in _LOCAL
 
@@ -60,7 +60,7 @@ def choose_runner(name: str, options: PipelineOptions, workers: int) -> Pipeline
     Raises:
       RunnerError: the options would lose data, or lack what the runner needs.
     """
-    if is_local(name):
+    if is_local_runner(name):
         return _local_runner(options, workers)
     options.view_as(StandardOptions).runner = name
     if name.lower() in ("dataflow", "dataflowrunner"):

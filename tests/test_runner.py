@@ -14,7 +14,7 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
-from beam_jobs.runner import RunnerError, beam_options, choose_runner, is_local
+from beam_jobs.runner import RunnerError, beam_options, choose_runner, is_local_runner
 
 DATAFLOW = ["--project=p", "--region=r", "--temp_location=gs://b/temp"]
 
@@ -27,7 +27,7 @@ LOCAL = ("local", "DirectRunner", "direct", "SwitchingDirectRunner", "FnApiRunne
 def test_local_names_mean_the_runner_in_this_process(name: str, workers: int) -> None:
     options = PipelineOptions([])
     runner = choose_runner(name, options, workers)
-    assert is_local(name)
+    assert is_local_runner(name)
     assert type(runner) is FnApiRunner
     assert options.view_as(DirectOptions).direct_num_workers == workers
 
