@@ -118,6 +118,13 @@ def test_memory_and_processor_time_are_those_of_children_too():
     assert during_s - before_s > 0.02, "what the child took, beside this process"
 
 
+def test_memory_of_descendants_alone():
+    own = bytearray(b"x") * 100_000_000
+    with PeakMemory() as all_memory, PeakMemory(own=False) as memory_of_others:
+        assert len(own) == 100_000_000
+    assert all_memory.peak_bytes - memory_of_others.peak_bytes > 100_000_000
+
+
 def test_tables_and_files(tmp_path):
     rows = [
         {"name": "a", "images/s": 1234.5, "share": 0.12345},
