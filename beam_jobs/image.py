@@ -1,6 +1,7 @@
 """One receipt image: decoded, upright, 8-bit RGB or greyscale, fitted, stored; with Pillow only."""
 
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -23,6 +24,7 @@ HEIF_VERSION = pillow_heif.__version__ if pillow_heif else None
 
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "TIFF", "BMP", "GIF", "HEIF")
 _ORIENTATION = 0x0112
+_ROUNDING = 0.01  # pixels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,10 +262,9 @@ def _fit_raw(
     if options.fit == "stretch":
         return image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=2.0), boxes
     scale = min(width / image.width, height / image.height)
-    inner = image.resize(
-        (max(1, round(image.width * scale)), max(1, round(image.height * scale))),
-        Image.Resampling.LANCZOS,
-    )
+    # Rounded up as in `pipeline.decode`, but not where only the arithmetic is off.
+    across, down = (max(1, math.ceil(side * scale - _ROUNDING)) for side in image.size)
+    inner = image.resize((min(across, width), min(down, height)), Image.Resampling.LANCZOS)
     left, top = (width - inner.width) // 2, (height - inner.height) // 2
     canvas = Image.new(image.mode, (width, height), "white")
     canvas.paste(inner, (left, top))

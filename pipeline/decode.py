@@ -15,7 +15,8 @@ _DTYPES = {"bytes": tf.string, "string": tf.string, "int64": tf.int64, "float32"
 _SIDES = tuple(f"image/object/bbox/{side}" for side in ("ymin", "xmin", "ymax", "xmax"))
 _JPEG_RATIOS = (1, 2, 4, 8)
 # A side of 1023 pixels is as good as one of 1024. The other: see docs/benchmarks.md.
-_LEAST_SCALE, _LEAST_SIDE = 0.98, 0.75
+_LEAST_AREA, _LEAST_SIDE = 0.98**2, 0.75
+_ROUNDING = 0.01  # pixels, far above the error of float32
 _WHITE = np.uint8(255)
 
 
@@ -118,11 +119,12 @@ def decode_jpeg(
       channels: 1 or 3.
       window: of `crop_windows`, to decode no more than that.
     """
-    room = tf.cast(size, tf.float32) / tf.cast(least, tf.float32)
-    most = tf.minimum(
-        tf.sqrt(tf.reduce_prod(room)) / _LEAST_SCALE, tf.reduce_min(room) / _LEAST_SIDE
+    ratios = tf.constant(_JPEG_RATIOS[1:], tf.float32)[:, None]
+    sides = tf.math.ceil(tf.cast(size, tf.float32) / ratios) / tf.cast(least, tf.float32)
+    suffices = (tf.reduce_prod(sides, -1) >= _LEAST_AREA) & (
+        tf.reduce_min(sides, -1) >= _LEAST_SIDE
     )
-    scale = tf.reduce_sum(tf.cast(most >= tf.constant(_JPEG_RATIOS[1:], tf.float32), tf.int32))
+    scale = tf.reduce_sum(tf.cast(suffices, tf.int32))
 
     def decode(ratio: int) -> Callable[[], tf.Tensor]:
         if window is None:
@@ -175,7 +177,8 @@ def fitted(size: tf.Tensor, config: InputConfig) -> tuple[tf.Tensor, tf.Tensor]:
         return inner, tf.zeros_like(inner)
     exact = tf.cast(size, tf.float32)
     scale = tf.reduce_min(tf.cast(target, tf.float32) / exact, axis=-1, keepdims=True)
-    inner = tf.clip_by_value(tf.cast(tf.round(exact * scale), tf.int32), 1, target)
+    # Rounded up, as sides are where JPEG files are decoded at a scale: then nothing is resampled.
+    inner = tf.clip_by_value(tf.cast(tf.math.ceil(exact * scale - _ROUNDING), tf.int32), 1, target)
     return inner, (target - inner) // 2
 
 
@@ -187,13 +190,15 @@ def fit_image(
     scaled = tf.cast(tf.image.resize(pixels, inner) + 0.5, tf.uint8)
     size = (config.height, config.width)
     if config.fit == "pad":
-        behind = tf.constant(size) - inner - before
-        # Joined to white pixels: tf.pad takes three times as long.
-        white = tf.fill([*tf.unstack(tf.shape(pixels)[:-3]), *size, config.channels], _WHITE)
-        lines = white[..., : inner[0], :, :]
-        parts = [lines[..., : before[1], :], scaled, lines[..., : behind[1], :]]
-        rows = [white[..., : before[0], :, :], tf.concat(parts, -2), white[..., : behind[0], :, :]]
-        scaled = tf.concat(rows, -3)
+        # Either rows are missing or columns. tf.pad takes three times as long.
+        axis = tf.cast(inner[1] < config.width, tf.int32)
+
+        def white(missing: tf.Tensor) -> tf.Tensor:
+            sides = tf.where(tf.range(2) == axis, missing, size)
+            return tf.fill(tf.concat([tf.shape(pixels)[:-3], sides, [config.channels]], 0), _WHITE)
+
+        parts = [white(before), scaled, white(tf.constant(size) - inner - before)]
+        scaled = tf.concat(parts, axis - 3)
     return tf.ensure_shape(scaled, [*pixels.shape[:-3], *size, config.channels])
 
 

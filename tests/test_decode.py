@@ -22,6 +22,7 @@ from pipeline.decode import (
     fitted,
     jpeg_image,
     normalised,
+    raw_images,
     read_features,
     stored_feature,
 )
@@ -68,6 +69,7 @@ def difference(a: Any, b: Any) -> float:
         ((1030, 772), 256, (258, 193)),
         ((2048, 1000), 256, (256, 125)),
         ((4096, 1000), 256, (512, 125)),  # no smaller than an eighth
+        ((701, 1024), 256, (176, 256)),  # rows are missing, not columns
         ((300, 200), 256, (300, 200)),
         ((60, 40), 256, (60, 40)),
         ((513, 7), 256, (257, 4)),  # halves are rounded up
@@ -90,6 +92,27 @@ def test_scale_of_decoding(size: tuple[int, int], target: int, decoded: tuple[in
     padding = np.ones((target, target), bool)
     padding[top : top + height, left : left + width] = False
     assert (made[padding] == 255).all()
+
+
+@pytest.mark.parametrize("size", [(1024, 269), (1024, 270), (271, 1024), (1024, 1024)])
+def test_what_is_decoded_at_the_size_it_is_shown_in_is_not_resampled(size: tuple[int, int]):
+    encoded = jpeg(picture(*size))
+    inner, before = fitted(tf.constant(size), InputConfig())
+    (height, width), (top, left) = inner.numpy(), before.numpy()
+    made = jpeg_image(encoded, tf.constant(size), InputConfig()).numpy()
+    np.testing.assert_array_equal(
+        made[top : top + height, left : left + width], tf.io.decode_jpeg(encoded, ratio=4)
+    )
+
+
+@pytest.mark.parametrize("size", [(30, 20), (20, 30), (30, 30), (1, 30)])
+def test_pixels_of_one_size_are_fitted(size: tuple[int, int]):
+    pixels = np.stack([picture(*size), 255 - picture(*size)])
+    config = InputConfig(height=30, width=30)
+    top, left = (30 - size[0]) // 2, (30 - size[1]) // 2
+    expected = np.full((2, 30, 30, 3), 255, np.uint8)
+    expected[:, top : top + size[0], left : left + size[1]] = pixels
+    np.testing.assert_array_equal(raw_images(tf.constant(pixels), config), expected)
 
 
 @pytest.mark.parametrize(
