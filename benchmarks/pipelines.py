@@ -103,7 +103,9 @@ def training(run: Training, *, stage: str = "device") -> Iterator[Any]:
             example_seeds(plan.seed, step, rows, TensorArrays())
         )
     )
-    decoded = decode_batches(records, seeds, elements.info, run.config, batch_size=run.batch_size)
+    decoded = decode_batches(
+        records, seeds, elements.info, run.config, (), batch_size=run.batch_size
+    )
     return iter(decoded.prefetch(tf.data.AUTOTUNE))
 
 

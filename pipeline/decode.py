@@ -1,6 +1,6 @@
 """Records to images of one size, uint8, and what is known of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from schemas.receipt import Feature, id_feature
 
 _DTYPES = {"bytes": tf.string, "string": tf.string, "int64": tf.int64, "float32": tf.float32}
 _SIDES = tuple(f"image/object/bbox/{side}" for side in ("ymin", "xmin", "ymax", "xmax"))
+_ENCODED, _HEIGHT, _WIDTH = "image/encoded", "image/height", "image/width"
 _JPEG_RATIOS = (1, 2, 4, 8)
 # A side of 1023 pixels is as good as one of 1024. The other: see docs/benchmarks.md.
 _LEAST_AREA, _LEAST_SIDE = 0.98**2, 0.75
@@ -20,10 +21,10 @@ _ROUNDING = 0.01  # pixels, far above the error of float32
 _WHITE = np.uint8(255)
 
 
-def feature_spec(features: Sequence[Feature], names: Sequence[str]) -> dict[str, Any]:
-    """Specification for `tf.io.parse_example` of the features with these names."""
+def feature_spec(features: Sequence[Feature], names: Collection[str]) -> dict[str, Any]:
+    """Specification for `tf.io.parse_example` of the features with these names, all dense."""
     return {
-        feature.name: tf.io.VarLenFeature(_DTYPES[feature.dtype])
+        feature.name: tf.io.FixedLenSequenceFeature([], _DTYPES[feature.dtype], allow_missing=True)
         if feature.ragged
         else tf.io.FixedLenFeature([], _DTYPES[feature.dtype])
         for feature in features
@@ -36,29 +37,56 @@ def decode_batches(
     seeds: tf.data.Dataset,
     info: DatasetInfo,
     config: InputConfig,
+    names: Sequence[str],
     *,
     batch_size: int,
 ) -> tf.data.Dataset:
     """Serialised records, string [], and the seeds of their examples, int64 [], to batches.
 
     Returns:
-      Pairs of images, uint8 [batch_size, height, width, channels], and serialised records,
-      string [batch_size].
+      Pairs of images, uint8 [batch_size, height, width, channels], and a dict of what
+      `read_features` makes these names of.
     """
+    stored = {each for name in names for each in stored_feature(name, info, config)}
     shape = _raw_shape(info)
+    parallel = {"num_parallel_calls": tf.data.AUTOTUNE, "deterministic": True}
     if shape and not config.crop:
-        batches = records.batch(batch_size, drop_remainder=True)
-        return batches.map(
-            lambda serialized: (_stored_raw_images(serialized, shape, info, config), serialized),
-            num_parallel_calls=tf.data.AUTOTUNE,
-            deterministic=True,
-        )
-    decoded = tf.data.Dataset.zip((records, seeds) if config.crop else (records,)).map(
-        lambda serialized, *seed: (_image(serialized, *seed, info=info, config=config), serialized),
-        num_parallel_calls=tf.data.AUTOTUNE,
-        deterministic=True,
-    )
-    return decoded.batch(batch_size, drop_remainder=True)
+
+        def stored_pixels(serialized: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+            values = parsed(serialized, {*stored, _ENCODED}, info, config)
+            pixels = tf.io.decode_raw(values[_ENCODED], tf.uint8)
+            images = raw_images(tf.reshape(pixels, [-1, *shape]), config)
+            return images, {name: values[name] for name in stored}
+
+        return records.batch(batch_size, drop_remainder=True).map(stored_pixels, **parallel)
+
+    def image(serialized: tf.Tensor, *seed: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        values = parsed(serialized, {*stored, _ENCODED, _HEIGHT, _WIDTH}, info, config)
+        images = _image(values, *seed, info=info, config=config)
+        return images, {name: values[name] for name in stored}
+
+    decoded = tf.data.Dataset.zip((records, seeds) if config.crop else (records,))
+    return decoded.map(image, **parallel).batch(batch_size, drop_remainder=True)
+
+
+def parsed(
+    serialized: tf.Tensor, names: Collection[str], info: DatasetInfo, config: InputConfig
+) -> dict[str, tf.Tensor]:
+    """Stored features of records, string [...]: values [...], those of boxes [..., max_boxes].
+
+    What is beyond `InputConfig.max_boxes` is cut off; behind the last box all is 0 or "".
+    """
+    parse = tf.io.parse_example if serialized.shape.rank else tf.io.parse_single_example
+    values = parse(serialized, feature_spec(info.features, names))
+    for feature in info.features:
+        if feature.ragged and feature.name in values:
+            some = values[feature.name][..., : config.max_boxes]
+            missing = config.max_boxes - tf.shape(some)[-1]
+            ends = [[0, 0]] * serialized.shape.rank + [[0, missing]]
+            filled = tf.pad(some, ends, constant_values=tf.zeros([], some.dtype))
+            shape = [*serialized.shape, config.max_boxes]
+            values[feature.name] = tf.ensure_shape(filled, shape)
+    return values
 
 
 def _raw_shape(info: DatasetInfo) -> tuple[int, int, int] | None:
@@ -70,12 +98,14 @@ def _raw_shape(info: DatasetInfo) -> tuple[int, int, int] | None:
 
 
 def _image(
-    serialized: tf.Tensor, seed: tf.Tensor = None, *, info: DatasetInfo, config: InputConfig
+    values: dict[str, tf.Tensor],
+    seed: tf.Tensor = None,
+    *,
+    info: DatasetInfo,
+    config: InputConfig,
 ) -> tf.Tensor:
-    """The image of a record, or a window of it."""
-    names = ("image/encoded", "image/height", "image/width")
-    values = tf.io.parse_single_example(serialized, feature_spec(info.features, names))
-    encoded, size = values["image/encoded"], _stored_size(values)
+    """The image of a parsed record, or a window of it."""
+    encoded, size = values[_ENCODED], _stored_size(values)
     if not config.crop:
         return jpeg_image(encoded, size, config)
     window = crop_windows(seed, size, config.crop)
@@ -90,7 +120,7 @@ def _image(
 
 def _stored_size(values: dict[str, tf.Tensor]) -> tf.Tensor:
     """(height, width) of stored images, int64 [..., 2]."""
-    return tf.stack([values["image/height"], values["image/width"]], axis=-1)
+    return tf.stack([values[_HEIGHT], values[_WIDTH]], axis=-1)
 
 
 def jpeg_image(encoded: tf.Tensor, size: tf.Tensor, config: InputConfig) -> tf.Tensor:
@@ -119,7 +149,7 @@ def decode_jpeg(
       channels: 1 or 3.
       window: of `crop_windows`, to decode no more than that.
     """
-    ratios = tf.constant(_JPEG_RATIOS[1:], tf.float32)[:, None]
+    ratios = tf.constant([[ratio] for ratio in _JPEG_RATIOS[1:]], tf.float32)
     sides = tf.math.ceil(tf.cast(size, tf.float32) / ratios) / tf.cast(least, tf.float32)
     suffices = (tf.reduce_prod(sides, -1) >= _LEAST_AREA) & (
         tf.reduce_min(sides, -1) >= _LEAST_SIDE
@@ -133,14 +163,6 @@ def decode_jpeg(
         return lambda: tf.image.decode_and_crop_jpeg(encoded, scaled, channels, ratio)
 
     return tf.switch_case(scale, [decode(ratio) for ratio in _JPEG_RATIOS])
-
-
-def _stored_raw_images(
-    serialized: tf.Tensor, shape: tuple[int, int, int], info: DatasetInfo, config: InputConfig
-) -> tf.Tensor:
-    values = tf.io.parse_example(serialized, feature_spec(info.features, ["image/encoded"]))
-    pixels = tf.io.decode_raw(values["image/encoded"], tf.uint8, fixed_length=None)
-    return raw_images(tf.reshape(pixels, [-1, *shape]), config)
 
 
 def raw_images(pixels: tf.Tensor, config: InputConfig) -> tf.Tensor:
@@ -178,7 +200,7 @@ def fitted(size: tf.Tensor, config: InputConfig) -> tuple[tf.Tensor, tf.Tensor]:
     exact = tf.cast(size, tf.float32)
     scale = tf.reduce_min(tf.cast(target, tf.float32) / exact, axis=-1, keepdims=True)
     # Rounded up, as sides are where JPEG files are decoded at a scale: then nothing is resampled.
-    inner = tf.clip_by_value(tf.cast(tf.math.ceil(exact * scale - _ROUNDING), tf.int32), 1, target)
+    inner = tf.cast(tf.maximum(tf.math.ceil(exact * scale - _ROUNDING), 1), tf.int32)
     return inner, (target - inner) // 2
 
 
@@ -191,14 +213,16 @@ def fit_image(
     size = (config.height, config.width)
     if config.fit == "pad":
         # Either rows are missing or columns. tf.pad takes three times as long.
-        axis = tf.cast(inner[1] < config.width, tf.int32)
+        whole = [*tf.unstack(tf.shape(pixels))[:-3], *size, config.channels]
+        missing = tf.constant(size) - inner
+        axis = len(whole) - 3 + tf.argmax(missing, output_type=tf.int32)
 
-        def white(missing: tf.Tensor) -> tf.Tensor:
-            sides = tf.where(tf.range(2) == axis, missing, size)
-            return tf.fill(tf.concat([tf.shape(pixels)[:-3], sides, [config.channels]], 0), _WHITE)
+        def white(length: tf.Tensor) -> tf.Tensor:
+            return tf.fill(tf.where(axis == range(len(whole)), length, whole), _WHITE)
 
-        parts = [white(before), scaled, white(tf.constant(size) - inner - before)]
-        scaled = tf.concat(parts, axis - 3)
+        first = tf.reduce_max(before)
+        parts = [white(first), scaled, white(tf.reduce_max(missing) - first)]
+        scaled = tf.concat(parts, axis)
     return tf.ensure_shape(scaled, [*pixels.shape[:-3], *size, config.channels])
 
 
@@ -208,7 +232,7 @@ def normalised(pixels: tf.Tensor) -> tf.Tensor:
 
 
 def read_features(
-    serialized: tf.Tensor,
+    values: dict[str, tf.Tensor],
     info: DatasetInfo,
     config: InputConfig,
     names: Sequence[str],
@@ -217,23 +241,15 @@ def read_features(
     """Features of a batch by their names in `InputConfig.features`, all but the image.
 
     Args:
-      serialized: records, string [n].
+      values: stored features, of `decode_batches`.
       info: the dataset.
       config: options.
       names: "label", "boxes", "text", "id", names of labels and `NAME_id` of categories.
       seeds: int64 [n], of the examples.
     """
-    stored = {name: stored_feature(name, info, config) for name in names}
-    wanted = [each for name in names for each in stored[name]]
+    found = {name: values[stored_feature(name, info, config)[0]] for name in names}
     if "boxes" in names:
-        wanted += ["image/height", "image/width"]
-    values = tf.io.parse_example(serialized, feature_spec(info.features, wanted))
-    found: dict[str, tf.Tensor] = {}
-    for name in names:
-        columns = [_dense(values[each], config.max_boxes) for each in stored[name]]
-        found[name] = columns[0] if name != "boxes" else tf.stack(columns, axis=-1)
-    if "boxes" in names:
-        size, boxes = _stored_size(values), found["boxes"]
+        size, boxes = _stored_size(values), tf.stack([values[side] for side in _SIDES], axis=-1)
         if config.crop:
             windows = crop_windows(seeds, size, config.crop)
             size, boxes = windows[:, 2:], crop_boxes(boxes, windows, size, config.crop)
@@ -249,7 +265,7 @@ def stored_feature(name: str, info: DatasetInfo, config: InputConfig) -> tuple[s
     """
     special = {
         "label": (id_feature(config.label),),
-        "boxes": _SIDES,
+        "boxes": (*_SIDES, _HEIGHT, _WIDTH),
         "text": ("image/object/text",),
         "id": ("image/source_id",),
     }
@@ -263,19 +279,6 @@ def stored_feature(name: str, info: DatasetInfo, config: InputConfig) -> tuple[s
         f"{info.data_dir} has no feature {name!r}: choose among "
         f"{', '.join(('image', *special, 'weight', 'step', 'row', 'seed', *choices))}"
     )
-
-
-def _dense(values: Any, most: int) -> tf.Tensor:
-    """Sparse values as [n, most], with what follows the last as 0 or ""; others as they are."""
-    if not isinstance(values, tf.SparseTensor):
-        return values
-    dense = tf.sparse.to_dense(values)[:, :most]
-    dense = tf.pad(dense, [[0, 0], [0, most - tf.shape(dense)[1]]], constant_values=_nothing(dense))
-    return tf.ensure_shape(dense, [None, most])
-
-
-def _nothing(values: tf.Tensor) -> str | int:
-    return "" if values.dtype == tf.string else 0
 
 
 def _fit_boxes(boxes: tf.Tensor, size: tf.Tensor, config: InputConfig) -> tf.Tensor:

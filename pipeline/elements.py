@@ -167,8 +167,8 @@ class Elements:
 
         size = self.global_batch_size // part.replicas
 
-        def element(place: _Place, images: tf.Tensor, serialized: tf.Tensor) -> Any:
-            features = read_features(serialized, self.info, config, stored, place.seed)
+        def element(place: _Place, images: tf.Tensor, values: dict[str, tf.Tensor]) -> Any:
+            features = read_features(values, self.info, config, stored, place.seed)
             features["image"] = images
             features["step"] = tf.fill([size], place.step)
             features["row"] = tf.ensure_shape(place.row, [size])
@@ -185,7 +185,7 @@ class Elements:
 
         serialized = self.reader.read(records, batch_size=size, run_length=run_length)
         seeds = places.flat_map(lambda place: tf.data.Dataset.from_tensor_slices(place.seed))
-        batches = decode_batches(serialized, seeds, self.info, config, batch_size=size)
+        batches = decode_batches(serialized, seeds, self.info, config, stored, batch_size=size)
         elements = tf.data.Dataset.zip((places, batches)).map(
             lambda place, batch: element(place, *batch),
             num_parallel_calls=tf.data.AUTOTUNE,

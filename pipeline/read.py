@@ -11,6 +11,7 @@ from pipeline.deck import ALIGNMENT, Deck
 _LOCAL_READS = 4  # batches: one at a time is half as fast, more are no faster
 _REMOTE_READS = 16  # runs: from 32 on, reads of an S3 server stalled now and then
 _INT64_BYTES = 8
+_RECORD = tf.TensorSpec([], tf.string)
 
 
 class Piece(NamedTuple):
@@ -104,20 +105,21 @@ class Reader:
 
     def _from(self, pieces: Piece) -> tf.data.Dataset:
         """The records of pieces, all but some where one can't be read."""
-
-        def records(path: tf.Tensor, offset: tf.Tensor, count: tf.Tensor) -> tf.data.Dataset:
-            shard = tf.raw_ops.TFRecordDatasetV2(
-                filenames=path,
-                compression_type="",
-                buffer_size=self._buffer_bytes,
-                byte_offsets=offset,
-            )
-            whole = tf.data.experimental.from_variant(shard, tf.TensorSpec([], tf.string))
-            return whole.take(count)
-
         paths = tf.gather(self._paths, pieces.shard)
         vectors = (paths[:, None], pieces.offset[:, None], pieces.count)
-        found = tf.data.Dataset.from_tensor_slices(vectors).flat_map(records)
+        slices = tf.data.Dataset.from_tensor_slices(vectors)
+        # `slices.flat_map` would have two threads wait for each other at each piece.
+        opened = tf.raw_ops.MapDataset(
+            input_dataset=tf.data.experimental.to_variant(slices),
+            other_arguments=[],
+            f=self._piece.get_concrete_function(*slices.element_spec),
+            output_types=[tf.variant],
+            output_shapes=[tf.TensorShape([])],
+            use_inter_op_parallelism=False,
+        )
+        found = tf.data.experimental.from_variant(opened, tf.TensorSpec([], tf.variant)).flat_map(
+            lambda piece: tf.data.experimental.from_variant(piece, _RECORD)
+        )
         # A file that can't be opened fails for ever, so it is asked for so many records only. This
         # is what `choose_from_datasets` does too, at six times the cost.
         asked = tf.data.Dataset.from_tensors(tf.constant(0, tf.int64))
@@ -130,8 +132,20 @@ class Reader:
             output_shapes=[tf.TensorShape([])],
             stop_on_empty_dataset=True,
         )
-        limited = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
+        limited = tf.data.experimental.from_variant(variant, _RECORD)
         return limited.ignore_errors(log_warning=True)
+
+    @tf.function
+    def _piece(self, path: tf.Tensor, offset: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+        """The dataset of a piece, as a variant."""
+        shard = tf.raw_ops.TFRecordDatasetV2(
+            filenames=path,
+            compression_type="",
+            buffer_size=self._buffer_bytes,
+            byte_offsets=offset,
+        )
+        records = tf.data.experimental.from_variant(shard, _RECORD).take(count)
+        return tf.data.experimental.to_variant(records)
 
     def _explanation(self, numbers: tf.Tensor) -> tf.data.Dataset:
         """No records but an error: each is read by itself, and the first bad one is named."""

@@ -22,6 +22,7 @@ from pipeline.decode import (
     fitted,
     jpeg_image,
     normalised,
+    parsed,
     raw_images,
     read_features,
     stored_feature,
@@ -202,7 +203,9 @@ NAMES = ("boxes", "text", "id", "label", "total", "group", "layout_id")
 
 
 def features(info: DatasetInfo, config: InputConfig) -> dict[str, np.ndarray]:
-    read = read_features(tf.constant(RECORDS), info, config, NAMES, tf.zeros(3, tf.int64))
+    stored = [each for name in NAMES for each in stored_feature(name, info, config)]
+    values = parsed(tf.constant(RECORDS), stored, info, config)
+    read = read_features(values, info, config, NAMES, tf.zeros(3, tf.int64))
     return {name: values.numpy() for name, values in read.items()}
 
 
