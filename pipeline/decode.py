@@ -208,8 +208,13 @@ def fit_image(
     pixels: tf.Tensor, inner: tf.Tensor, before: tf.Tensor, config: InputConfig
 ) -> tf.Tensor:
     """Scales images, uint8 [..., height, width, channels], into the target on white padding."""
-    # Numbers are positive, so that cutting off after adding a half rounds; tf.round is slower.
-    scaled = tf.cast(tf.image.resize(pixels, inner) + 0.5, tf.uint8)
+
+    def resized() -> tf.Tensor:
+        # Numbers are positive, so that cutting off after adding a half rounds; tf.round is slower.
+        return tf.cast(tf.image.resize(pixels, inner) + 0.5, tf.uint8)
+
+    fits = tf.reduce_all(tf.shape(pixels)[-3:-1] == inner)  # as decoded: three passes less
+    scaled = tf.cond(fits, lambda: pixels, resized)
     size = (config.height, config.width)
     if config.fit == "pad":
         # Either rows are missing or columns. tf.pad takes three times as long.
