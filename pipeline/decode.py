@@ -47,23 +47,23 @@ def decode_batches(
       Pairs of images, uint8 [batch_size, height, width, channels], and a dict of what
       `read_features` makes these names of.
     """
-    stored = {each for name in names for each in stored_feature(name, info, config)}
+    columns = {each for name in names for each in stored_feature(name, info, config)}
     shape = _raw_shape(info)
     parallel = {"num_parallel_calls": tf.data.AUTOTUNE, "deterministic": True}
     if shape and not config.crop:
 
         def stored_pixels(serialized: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-            values = parsed(serialized, {*stored, _ENCODED}, info, config)
+            values = parsed(serialized, {*columns, _ENCODED}, info, config)
             pixels = tf.io.decode_raw(values[_ENCODED], tf.uint8)
-            images = raw_images(tf.reshape(pixels, [-1, *shape]), config)
-            return images, {name: values[name] for name in stored}
+            images = raw_images(tf.reshape(pixels, [batch_size, *shape]), config)
+            return images, {name: values[name] for name in columns}
 
         return records.batch(batch_size, drop_remainder=True).map(stored_pixels, **parallel)
 
     def image(serialized: tf.Tensor, *seed: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        values = parsed(serialized, {*stored, _ENCODED, _HEIGHT, _WIDTH}, info, config)
+        values = parsed(serialized, {*columns, _ENCODED, _HEIGHT, _WIDTH}, info, config)
         images = _image(values, *seed, info=info, config=config)
-        return images, {name: values[name] for name in stored}
+        return images, {name: values[name] for name in columns}
 
     decoded = tf.data.Dataset.zip((records, seeds) if config.crop else (records,))
     return decoded.map(image, **parallel).batch(batch_size, drop_remainder=True)
@@ -72,9 +72,10 @@ def decode_batches(
 def parsed(
     serialized: tf.Tensor, names: Collection[str], info: DatasetInfo, config: InputConfig
 ) -> dict[str, tf.Tensor]:
-    """Stored features of records, string [...]: values [...], those of boxes [..., max_boxes].
+    """Stored features of a record, string [], or of a batch, string [n], by their names.
 
-    What is beyond `InputConfig.max_boxes` is cut off; behind the last box all is 0 or "".
+    They have its shape; ragged ones, which are of boxes, end with `max_boxes` beside it: what is
+    beyond is cut off, and behind the last box all is 0 or "".
     """
     parse = tf.io.parse_example if serialized.shape.rank else tf.io.parse_single_example
     values = parse(serialized, feature_spec(info.features, names))
@@ -213,11 +214,11 @@ def fit_image(
         # Numbers are positive, so that cutting off after adding a half rounds; tf.round is slower.
         return tf.cast(tf.image.resize(pixels, inner) + 0.5, tf.uint8)
 
-    fits = tf.reduce_all(tf.shape(pixels)[-3:-1] == inner)  # as decoded: three passes less
+    fits = tf.reduce_all(tf.shape(pixels)[-3:-1] == inner)  # most do, and three passes are spared
     scaled = tf.cond(fits, lambda: pixels, resized)
     size = (config.height, config.width)
     if config.fit == "pad":
-        # Either rows are missing or columns. tf.pad takes three times as long.
+        # Rows are missing, or columns, or nothing. tf.pad takes three times as long.
         whole = [*tf.unstack(tf.shape(pixels))[:-3], *size, config.channels]
         missing = tf.constant(size) - inner
         axis = len(whole) - 3 + tf.argmax(missing, output_type=tf.int32)

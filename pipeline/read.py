@@ -108,7 +108,8 @@ class Reader:
         paths = tf.gather(self._paths, pieces.shard)
         vectors = (paths[:, None], pieces.offset[:, None], pieces.count)
         slices = tf.data.Dataset.from_tensor_slices(vectors)
-        # `slices.flat_map` would have two threads wait for each other at each piece.
+        # With `slices.flat_map` a thread would hand each piece to another and wait for it. Without
+        # parallelism of ops, for which tf.data's methods have no option, it opens them itself.
         opened = tf.raw_ops.MapDataset(
             input_dataset=tf.data.experimental.to_variant(slices),
             other_arguments=[],
@@ -135,7 +136,7 @@ class Reader:
         limited = tf.data.experimental.from_variant(variant, _RECORD)
         return limited.ignore_errors(log_warning=True)
 
-    @tf.function
+    @tf.function(autograph=False)
     def _piece(self, path: tf.Tensor, offset: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
         """The dataset of a piece, as a variant."""
         shard = tf.raw_ops.TFRecordDatasetV2(

@@ -205,6 +205,9 @@ NAMES = ("boxes", "text", "id", "label", "total", "group", "layout_id")
 def features(info: DatasetInfo, config: InputConfig) -> dict[str, np.ndarray]:
     stored = [each for name in NAMES for each in stored_feature(name, info, config)]
     values = parsed(tf.constant(RECORDS), stored, info, config)
+    one_by_one = [parsed(tf.constant(each), stored, info, config) for each in RECORDS]
+    for name, batch_values in values.items():
+        np.testing.assert_array_equal(tf.stack([each[name] for each in one_by_one]), batch_values)
     read = read_features(values, info, config, NAMES, tf.zeros(3, tf.int64))
     return {name: values.numpy() for name, values in read.items()}
 
