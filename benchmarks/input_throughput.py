@@ -5,7 +5,9 @@ Beside it, in the same rounds, come the same pipeline with its shards read in se
 shuffle buffer, which tells what the exact order costs; its decoding alone, of records in memory,
 which no TensorFlow pipeline with this output can pass; and libjpeg-turbo with a resize, in
 processes that do nothing else. `--sweep` times the whole for each of several values of an option
-instead; of `data-dir`, for the same receipts stored in several ways.
+instead; of `data-dir`, for the same receipts stored in several ways; of `allocator`, with memory
+from "tensorflow", as tillroll chooses, from the C library ("system"), or from a shared library,
+such as tcmalloc, by its path.
 """
 
 import argparse
@@ -28,8 +30,12 @@ from pipeline.info import load_info
 
 SWEEPS = (
     *("batch-size", "parallel-reads", "run-length", "channels", "size", "replicas", "workers"),
-    "data-dir",
+    *("data-dir", "allocator"),
 )
+ALLOCATORS: Mapping[str, Mapping[str, str]] = {
+    "tensorflow": {},
+    "system": {"TF_CPU_ALLOCATOR_USE_BFC": "false"},
+}
 IN_SEQUENCE = f"in sequence, shuffle buffer of {SHUFFLE_BUFFER:,}"
 IN_MEMORY = "decoding alone, records in memory"
 CEILING = "ceiling: libjpeg-turbo and a resize"
@@ -68,6 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if known.sweep:
             runs = {value: swept(run, known.sweep, value) for value in known.values}
             contenders = {name: _contender(each) for name, each in runs.items()}
+            if known.sweep == "allocator":
+                contenders = {name: from_allocator(contenders[name], name) for name in runs}
             efforts = {name: _as_many_images(effort, each) for name, each in runs.items()}
         else:
             contenders = ladder(run)
@@ -154,6 +162,8 @@ def swept(run: Training, name: str, text: str) -> Training:
     if name == "data-dir":
         load_info(text)
         return replace(run, data_dir=text)
+    if name == "allocator":
+        return run
     if not text.isdecimal():
         raise ValueError(f"--values of {name} must be whole numbers, got {text!r}")
     value = int(text)
@@ -167,6 +177,20 @@ def swept(run: Training, name: str, text: str) -> Training:
     if name in ("parallel-reads", "run-length"):
         images = {"reading": replace(config.reading, **{name.replace("-", "_"): value})}
     return replace(run, config=replace(config, **images))
+
+
+def from_allocator(contender: Contender, name: str) -> Contender:
+    """The same contender with its memory from one of `ALLOCATORS`, or from a shared library.
+
+    Raises:
+      ValueError: there is no such file.
+    """
+    if name not in ALLOCATORS and not Path(name).is_file():
+        raise ValueError(
+            f"allocator {name!r} is no file: give {' or '.join(ALLOCATORS)}, or the path of a "
+            "shared library (Debian's libtcmalloc-minimal4 has libtcmalloc_minimal.so.4)"
+        )
+    return replace(contender, environment=ALLOCATORS.get(name, {"LD_PRELOAD": name}))
 
 
 def _contender(run: Training, stage: str = "device") -> Contender:

@@ -72,6 +72,7 @@ def training(run: Training, *, stage: str = "device") -> Iterator[Any]:
     """
     if stage == "device" and run.workers > 1:
         return _of_workers(run)
+    strategies.keep_host_memory()
     if stage == "device":
         strategies.make_logical_cpus(run.replicas)
         return distributed(run)
@@ -164,7 +165,7 @@ def _wait_for(worker: Any, made: Any) -> None:
 
 def _work(run: Training, task: dict[str, Any], made: Any) -> None:
     os.environ["TF_CONFIG"] = json.dumps(task)
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    strategy = strategies.make_strategy("multi_worker")
     elements = _load(run, decoding=True)
     dataset = strategy.distribute_datasets_from_function(
         lambda context: elements.training(Slice.of(context), seed=0, start_step=run.start_step)

@@ -205,6 +205,7 @@ def simulate(
 
 
 def _steps(run: Training, effort: Effort, step_s: float) -> Steps:
+    strategies.keep_host_memory()
     strategies.make_logical_cpus(run.replicas)
     produced = tf.Variable(0, dtype=tf.int64)
     batches = distributed(run, produced=produced)

@@ -31,10 +31,12 @@ class Contender:
       function: `package.module:name` of what returns an iterator over batches, none of which is
         the last.
       options: its keyword arguments.
+      environment: variables that its process gets beside those of this one.
     """
 
     function: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +115,13 @@ def by_turns(
 
 def apart(contender: Contender, effort: Effort) -> Round:
     """Looks at a contender in a new process."""
-    return in_new_process(_look, contender, effort)
+    own = dict(os.environ)
+    os.environ.update(contender.environment)
+    try:
+        return in_new_process(_look, contender, effort)
+    finally:
+        os.environ.clear()
+        os.environ.update(own)
 
 
 def in_new_process(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -22,7 +22,7 @@ from pipeline.config import InputConfig
 from pipeline.dataset import make_dataset, make_distributed_dataset
 from pipeline.info import DatasetInfo, load_info
 from pipeline.pictures import show_receipt
-from pipeline.strategies import make_logical_cpus
+from pipeline.strategies import keep_host_memory, make_logical_cpus
 
 _SIZE = 128
 
@@ -37,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     known = parser.parse_args(argv)
     info = load_info(known.data_dir)
     known.out.mkdir(parents=True, exist_ok=True)
+    keep_host_memory()
     make_logical_cpus(known.replicas)
     devices = [f"CPU:{number}" for number in range(known.replicas)]
     for path in (

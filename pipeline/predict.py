@@ -24,6 +24,7 @@ from pipeline.config import InputConfig
 from pipeline.dataset import make_evaluation_dataset
 from pipeline.export import DESCRIPTION, IMAGES
 from pipeline.info import load_info, read_file
+from pipeline.strategies import keep_host_memory
 
 _Array = npt.NDArray[Any]
 
@@ -44,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--batch-size", type=int, default=32, metavar="N", help="(default: %(default)s)"
     )
     known = parser.parse_args(argv)
+    keep_host_memory()
     try:
         records = predict(
             known.model,

@@ -7,6 +7,7 @@ import time
 import tensorflow as tf
 
 from pipeline.cluster import Cluster
+from pipeline.strategies import keep_host_memory
 
 _LOOK_EVERY_S = 0.5
 
@@ -28,6 +29,7 @@ def serve(cluster: Cluster, folder: str) -> None:
         config.device_count["GPU"] = 0  # they are for the workers of the machine
     # A function of the chief's that waits for another server must not keep it from being served.
     config.inter_op_parallelism_threads = max(len(cluster), os.cpu_count() or 1)
+    keep_host_memory()
     # Without it, this waits for a lost server instead of telling the chief.
     os.environ.setdefault("GRPC_FAIL_FAST", "use_caller")
     server = tf.distribute.Server(

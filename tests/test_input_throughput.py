@@ -10,9 +10,16 @@ pytest.importorskip("psutil")
 pytest.importorskip("tensorflow")
 
 from benchmarks import input_throughput
-from benchmarks.input_throughput import SWEEPS, ladder_rows, others, sweep_rows, swept
+from benchmarks.input_throughput import (
+    SWEEPS,
+    from_allocator,
+    ladder_rows,
+    others,
+    sweep_rows,
+    swept,
+)
 from benchmarks.pipelines import Training, training
-from benchmarks.timing import Result
+from benchmarks.timing import Contender, Result
 from pipeline.config import InputConfig, Reading
 from tests.handmade import write_dataset
 
@@ -46,7 +53,7 @@ def test_ratios_of_a_sweep():
     assert [row["ratio"] for row in rows] == [1.0, 1.5]
 
 
-@pytest.mark.parametrize("name", [name for name in SWEEPS if name != "data-dir"])
+@pytest.mark.parametrize("name", sorted({*SWEEPS} - {"data-dir", "allocator"}))
 def test_a_sweep_changes_its_option_alone(name: str):
     run = Training(data_dir="there", config=InputConfig(), batch_size=32)
     changed = {
@@ -76,6 +83,22 @@ def test_a_sweep_of_datasets(directory: Path):
         swept(run, "data-dir", "nowhere")
     with pytest.raises(ValueError, match="--values of channels must be whole numbers, got 'grey'"):
         swept(run, "channels", "grey")
+
+
+def test_a_sweep_of_allocators(tmp_path: Path):
+    run = Training(data_dir="there", config=InputConfig(), batch_size=32)
+    contender = Contender(function="there:function", options={"run": run})
+    assert swept(run, "allocator", "system") == run
+    assert from_allocator(contender, "tensorflow") == contender
+    chosen = from_allocator(contender, "system")
+    assert chosen == replace(contender, environment={"TF_CPU_ALLOCATOR_USE_BFC": "false"})
+    library = tmp_path / "libmalloc.so"
+    with pytest.raises(
+        ValueError, match=r"libmalloc.so' is no file: give tensorflow or system, or"
+    ):
+        from_allocator(contender, str(library))
+    library.touch()
+    assert from_allocator(contender, str(library)).environment == {"LD_PRELOAD": str(library)}
 
 
 SMALL = ("--size", "32", "32", "--batch-size=8", "--rounds=1", "--batches=3", "--warmup=1")

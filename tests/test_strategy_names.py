@@ -2,7 +2,11 @@
 
 import dataclasses
 import json
+import os
 import re
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +19,35 @@ import tensorflow as tf
 from pipeline.cluster import Cluster
 from pipeline.config import InputConfig
 from pipeline.info import DatasetInfo, load_info
-from pipeline.strategies import STRATEGIES, is_chief, make_strategy, parameter_server_cluster
+from pipeline.strategies import (
+    STRATEGIES,
+    is_chief,
+    keep_host_memory,
+    make_strategy,
+    parameter_server_cluster,
+)
 from pipeline.train import main
 from pipeline.train_options import TrainOptions
 from pipeline.trainer import Trainer
 from tests.handmade import write_dataset
 from tests.tiny_task import TinyTask
+
+ALLOCATOR = ("TF_CPU_ALLOCATOR_USE_BFC", "TF_CPU_BFC_MEM_LIMIT_IN_MB", "LD_PRELOAD")
+TOUCHED_ANEW = """
+import resource
+from pipeline.strategies import make_strategy
+
+make_strategy("default")
+import tensorflow as tf
+
+batch = tf.zeros([256 << 20], tf.uint8)
+copies = [batch + 1 for _ in range(4)][:1]
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(8):
+    copies[0] = batch + 1
+faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print(faults * resource.getpagesize() / (8 * 256 << 20))
+"""
 
 PS = {"chief": ["a:1"], "worker": ["a:2", "a:3"], "ps": ["a:4"]}
 
@@ -109,6 +136,38 @@ def test_clusters_of_parameter_servers(
         monkeypatch.setenv("TF_CONFIG", config)
     assert bool(parameter_server_cluster(name)) is expected
     assert bool(Cluster.from_environment()) is (config is not None)
+
+
+def touched_anew(environment: Mapping[str, str]) -> float:
+    """Which share of the memory of a step the kernel has to hand out again."""
+    inherited = {name: value for name, value in os.environ.items() if name not in ALLOCATOR}
+    done = subprocess.run(
+        [sys.executable, "-c", TOUCHED_ANEW],
+        env={**inherited, **environment},
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return float(done.stdout)
+
+
+def test_memory_of_a_step_is_kept_for_the_next():
+    assert touched_anew({}) < 0.1
+
+
+def test_an_allocator_that_was_chosen_stays(monkeypatch: pytest.MonkeyPatch):
+    assert touched_anew({"TF_CPU_ALLOCATOR_USE_BFC": "false"}) > 0.9
+    for name in ALLOCATOR:
+        monkeypatch.setenv(name, "")  # so that it is brought back
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("LD_PRELOAD", "/usr/lib/libtcmalloc_minimal.so.4")
+    keep_host_memory()
+    assert "TF_CPU_ALLOCATOR_USE_BFC" not in os.environ
+    monkeypatch.delenv("LD_PRELOAD")
+    keep_host_memory()
+    assert os.environ["TF_CPU_ALLOCATOR_USE_BFC"] == "true"
+    assert int(os.environ["TF_CPU_BFC_MEM_LIMIT_IN_MB"]) > 1024
 
 
 def test_one_device():

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -80,8 +81,9 @@ def test_a_result_is_the_median_of_its_rounds():
     )
 
 
-def numbers(start: int) -> Iterator[int]:
+def numbers(start: int, given: str | None = None) -> Iterator[int]:
     """A contender; each process has an environment of its own."""
+    assert os.environ.get("GIVEN") == given
     os.environ["SEEN"] = os.environ.get("SEEN", "") + "x"
     assert os.environ["SEEN"] == "x"
     return itertools.count(start)
@@ -89,8 +91,12 @@ def numbers(start: int) -> Iterator[int]:
 
 def test_contenders_take_turns_in_processes_of_their_own(capsys: pytest.CaptureFixture[str]):
     contender = Contender(function="tests.test_timing:numbers", options={"start": 3})
+    given = replace(
+        contender, options={"start": 3, "given": "a"}, environment={"GIVEN": "a", "SEEN": ""}
+    )
     effort = Effort(batch_size=4, batches=5, warmup=1)
-    found = by_turns({"a": contender, "b": contender}, {"a": effort, "b": effort}, rounds=2)
+    found = by_turns({"a": given, "b": contender}, {"a": effort, "b": effort}, rounds=2)
+    assert "GIVEN" not in os.environ
     assert [len(each) for each in found.values()] == [2, 2]
     assert all(each.images_per_s > 0 < each.peak_mb for each in found["a"] + found["b"])
     lines = [line.split(" images/s")[0].split()[:5] for line in capsys.readouterr().err.split("\n")]
