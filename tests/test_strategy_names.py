@@ -34,9 +34,11 @@ from tests.tiny_task import TinyTask
 
 ALLOCATOR = ("TF_CPU_ALLOCATOR_USE_BFC", "TF_CPU_BFC_MEM_LIMIT_IN_MB", "LD_PRELOAD")
 TOUCHED_ANEW = """
-import resource
+import ctypes, resource
 from pipeline.strategies import make_strategy
 
+PR_SET_THP_DISABLE = 41  # huge pages would be few faults
+ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
 make_strategy("default")
 import tensorflow as tf
 
