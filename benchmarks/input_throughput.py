@@ -190,7 +190,8 @@ def from_allocator(contender: Contender, name: str) -> Contender:
             f"allocator {name!r} is no file: give {' or '.join(ALLOCATORS)}, or the path of a "
             "shared library (Debian's libtcmalloc-minimal4 has libtcmalloc_minimal.so.4)"
         )
-    return replace(contender, environment=ALLOCATORS.get(name, {"LD_PRELOAD": name}))
+    preloaded = {**ALLOCATORS["system"], "LD_PRELOAD": name}
+    return replace(contender, environment=ALLOCATORS.get(name, preloaded))
 
 
 def _contender(run: Training, stage: str = "device") -> Contender:

@@ -98,7 +98,10 @@ def test_a_sweep_of_allocators(tmp_path: Path):
     ):
         from_allocator(contender, str(library))
     library.touch()
-    assert from_allocator(contender, str(library)).environment == {"LD_PRELOAD": str(library)}
+    assert from_allocator(contender, str(library)).environment == {
+        "LD_PRELOAD": str(library),
+        "TF_CPU_ALLOCATOR_USE_BFC": "false",
+    }
 
 
 SMALL = ("--size", "32", "32", "--batch-size=8", "--rounds=1", "--batches=3", "--warmup=1")
