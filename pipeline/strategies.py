@@ -31,11 +31,11 @@ def make_strategy(name: str = "auto") -> tf.distribute.Strategy:
     if name not in STRATEGIES:
         raise ValueError(f"strategy {name!r} is unknown: choose one of {', '.join(STRATEGIES)}")
     keep_host_memory()
+    if served := parameter_server_cluster(name):
+        return _parameter_server(served)
     cluster = Cluster.from_environment()
     if name == "auto":
         name = _fitting(cluster)
-    if name == "parameter_server":
-        return _parameter_server()
     if name == "multi_worker":
         return _multi_worker(cluster)
     if name == "tpu":
@@ -70,14 +70,14 @@ def make_logical_cpus(count: int) -> None:
 
 
 def parameter_server_cluster(name: str) -> Cluster | None:
-    """The cluster, where a strategy's name means that of parameter servers.
+    """The cluster, where a strategy's name means that of parameter servers; uses no device.
 
     Raises:
       ValueError: it means that, and TF_CONFIG names no such cluster.
     """
     cluster = Cluster.from_environment()
-    if name == "auto":
-        name = _fitting(cluster)
+    if name == "auto" and cluster and "ps" in cluster.tasks:
+        name = "parameter_server"
     if name != "parameter_server":
         return None
     if cluster is None:
@@ -102,9 +102,8 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
     return resolver.task_type == "chief" or (not has_chief and resolver.task_id == 0)
 
 
-def _parameter_server() -> tf.distribute.Strategy:
-    cluster = parameter_server_cluster("parameter_server")
-    if cluster and cluster.kind != "chief":
+def _parameter_server(cluster: Cluster) -> tf.distribute.Strategy:
+    if cluster.kind != "chief":
         raise ValueError(
             f"this process is {cluster.kind} {cluster.index} in TF_CONFIG, and only the chief has "
             "a strategy: call pipeline.server.serve"
@@ -146,8 +145,6 @@ def _tpu() -> tf.distribute.Strategy:
 
 
 def _fitting(cluster: Cluster | None) -> str:
-    if cluster and "ps" in cluster.tasks:
-        return "parameter_server"
     if cluster and len(cluster) > 1:
         return "multi_worker"
     if os.environ.get("TPU_NAME"):
