@@ -25,6 +25,7 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--run-length", type=int, default=1, help="records read together")
     group.add_argument("--parallel-reads", type=int, help="runs read at a time")
+    group.add_argument("--parallel-decodes", type=int, help="images decoded at a time")
 
 
 def add_image_options(parser: argparse.ArgumentParser) -> Any:
@@ -64,6 +65,7 @@ def training_run(known: argparse.Namespace, **more: Any) -> Training:
         dtype=known.dtype,
         augmentations=tuple(_operation(name) for name in known.augment),
         reading=Reading(run_length=known.run_length, parallel_reads=known.parallel_reads),
+        parallel_decodes=known.parallel_decodes,
     )
     run = Training(data_dir=known.data_dir, config=config, batch_size=known.batch_size, **more)
     load_info(known.data_dir)

@@ -29,8 +29,8 @@ from benchmarks.timing import Contender, Effort, Result, by_turns, machine, tabl
 from pipeline.info import load_info
 
 SWEEPS = (
-    *("batch-size", "parallel-reads", "run-length", "channels", "size", "replicas", "workers"),
-    *("data-dir", "allocator"),
+    *("batch-size", "parallel-reads", "parallel-decodes", "run-length", "channels", "size"),
+    *("replicas", "workers", "data-dir", "allocator"),
 )
 ALLOCATORS: Mapping[str, Mapping[str, str]] = {
     "tensorflow": {},
@@ -173,9 +173,10 @@ def swept(run: Training, name: str, text: str) -> Training:
         whole: dict[str, Any] = {name: value, "batch_size": run.batch_size * value}
         return replace(run, **whole)
     config = run.config
-    images: dict[str, Any] = {"size": {"height": value, "width": value}}.get(name, {name: value})
+    field = name.replace("-", "_")
+    images: dict[str, Any] = {"size": {"height": value, "width": value}}.get(name, {field: value})
     if name in ("parallel-reads", "run-length"):
-        images = {"reading": replace(config.reading, **{name.replace("-", "_"): value})}
+        images = {"reading": replace(config.reading, **{field: value})}
     return replace(run, config=replace(config, **images))
 
 

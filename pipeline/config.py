@@ -101,6 +101,9 @@ class InputConfig:
         step ("device"), which calls `pipeline.augment.augment` on the features.
       balance: how often records of each layout come.
       reading: how records are read.
+      parallel_decodes: images decoded or cropped at a time; with no more than a batch, the next
+        batch waits for the last image of this. None for a batch and 4 a core of the machine that
+        makes the dataset.
     """
 
     height: int = 256
@@ -117,11 +120,13 @@ class InputConfig:
     placement: Literal["host", "device"] = "host"
     balance: Balance = field(default_factory=Balance)
     reading: Reading = field(default_factory=Reading)
+    parallel_decodes: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("height", "width", "max_boxes"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("height", "width", "max_boxes", "parallel_decodes"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
         for name, allowed in (
             ("channels", (1, 3)),
             ("fit", ("pad", "stretch")),

@@ -1,5 +1,6 @@
 """Records to images of one size, uint8, and what is known of them."""
 
+import os
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ _DTYPES = {"bytes": tf.string, "string": tf.string, "int64": tf.int64, "float32"
 _SIDES = tuple(f"image/object/bbox/{side}" for side in ("ymin", "xmin", "ymax", "xmax"))
 _ENCODED, _HEIGHT, _WIDTH = "image/encoded", "image/height", "image/width"
 _JPEG_RATIOS = (1, 2, 4, 8)
+_NEXT_DECODES = 4  # of the batch after, a core: the last images of a batch don't fill all cores
 # A side of 1023 pixels is as good as one of 1024. The other: see docs/benchmarks.md.
 _LEAST_AREA, _LEAST_SIDE = 0.98**2, 0.75
 _ROUNDING = 0.01  # pixels, far above the error of float32
@@ -49,7 +51,6 @@ def decode_batches(
     """
     columns = {each for name in names for each in stored_feature(name, info, config)}
     shape = _raw_shape(info)
-    parallel = {"num_parallel_calls": tf.data.AUTOTUNE, "deterministic": True}
     if shape and not config.crop:
 
         def stored_pixels(serialized: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
@@ -58,7 +59,9 @@ def decode_batches(
             images = raw_images(tf.reshape(pixels, [batch_size, *shape]), config)
             return images, {name: values[name] for name in columns}
 
-        return records.batch(batch_size, drop_remainder=True).map(stored_pixels, **parallel)
+        return records.batch(batch_size, drop_remainder=True).map(
+            stored_pixels, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+        )
 
     def image(serialized: tf.Tensor, *seed: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         values = parsed(serialized, {*columns, _ENCODED, _HEIGHT, _WIDTH}, info, config)
@@ -66,7 +69,11 @@ def decode_batches(
         return images, {name: values[name] for name in columns}
 
     decoded = tf.data.Dataset.zip((records, seeds) if config.crop else (records,))
-    return decoded.map(image, **parallel).batch(batch_size, drop_remainder=True)
+    # TensorFlow makes one step of `map` and `batch`, which begins a batch only if so many calls are
+    # allowed; AUTOTUNE allows one a core.
+    calls = config.parallel_decodes or batch_size + _NEXT_DECODES * len(os.sched_getaffinity(0))
+    images = decoded.map(image, num_parallel_calls=calls, deterministic=True)
+    return images.batch(batch_size, drop_remainder=True)
 
 
 def parsed(

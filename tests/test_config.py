@@ -12,6 +12,7 @@ from pipeline.config import Balance, InputConfig, RandomCrop, Reading
     [
         ({"height": 0}, "height must be at least 1, got 0"),
         ({"max_boxes": 0}, "max_boxes must be at least 1, got 0"),
+        ({"parallel_decodes": 0}, "parallel_decodes must be at least 1, got 0"),
         ({"channels": 2}, "channels must be 1 or 3, got 2"),
         ({"fit": "crop"}, "fit must be 'pad' or 'stretch', got 'crop'"),
         ({"dtype": "int8"}, "dtype must be 'float32' or 'uint8', got 'int8'"),

@@ -1,7 +1,10 @@
 """Records to images and features: the scale of decoding, fitting, windows, and boxes."""
 
 import io
+import os
 import re
+import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from pipeline.config import InputConfig, RandomCrop
 from pipeline.crop import crop_boxes, crop_windows
 from pipeline.dataset import make_dataset, make_evaluation_dataset
 from pipeline.decode import (
+    decode_batches,
     decode_jpeg,
     fitted,
     jpeg_image,
@@ -397,3 +401,36 @@ def test_boxes_of_a_window():
     np.testing.assert_allclose(all_kept[0, 4], [0.0, 0.0, 1.0, 1.0], atol=1e-6)
     assert not all_kept[0, 3].any(), "a box that is not in the window is kept"
     assert not all_kept[0, 5].any()
+
+
+@pytest.mark.parametrize("asked", [None, 1])
+def test_a_batch_is_begun_before_the_one_before_is_taken(asked: int | None, tmp_path: Path):
+    info = load_info(write_dataset(tmp_path / "receipts"))
+    shard = tmp_path / "receipts" / info.split("train").shards[0].name
+    record = next(tf.data.TFRecordDataset(str(shard)).as_numpy_iterator())
+    taken = 0
+
+    def records() -> Iterator[bytes]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield record
+
+    batch_size = 16 * len(os.sched_getaffinity(0))
+    dataset = decode_batches(
+        tf.data.Dataset.from_generator(records, output_signature=tf.TensorSpec([], tf.string)),
+        tf.data.Dataset.from_tensors(tf.constant(0, tf.int64)).repeat(),
+        info,
+        InputConfig(height=8, width=8, parallel_decodes=asked),
+        [],
+        batch_size=batch_size,
+    )
+    batches = iter(dataset)
+    next(batches)
+    # The first is taken, the second waits, and so does the third, where it may be begun.
+    most = 3 * batch_size if asked is None else 2 * batch_size
+    until = time.monotonic() + 60
+    while taken < most and time.monotonic() < until:
+        time.sleep(0.01)
+    time.sleep(0.2)  # any more would come at once
+    assert taken == most

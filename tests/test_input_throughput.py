@@ -65,6 +65,9 @@ def test_a_sweep_changes_its_option_alone(name: str):
         "parallel-reads": Training(
             data_dir="there", config=InputConfig(reading=Reading(parallel_reads=1)), batch_size=32
         ),
+        "parallel-decodes": Training(
+            data_dir="there", config=InputConfig(parallel_decodes=1), batch_size=32
+        ),
         "run-length": run,
     }
     assert swept(run, name, "1") == changed[name]
