@@ -66,7 +66,7 @@ class Round:
       first_batch_s: seconds from the call of its function to its first batch.
       images_per_s: of the batches that were timed.
       cpu_ms_per_image: processor time of its whole process tree over the same batches.
-      peak_mb: memory of its process tree, proportional set size, at its highest.
+      peak_mb: memory of its process tree, proportional set size, behind its first or last batch.
     """
 
     first_batch_s: float
@@ -133,8 +133,8 @@ def in_new_process(function: Callable[..., Any], *arguments: Any) -> Any:
 def _look(contender: Contender, effort: Effort) -> Round:
     module, _, name = contender.function.partition(":")
     function = getattr(importlib.import_module(module), name)
-    with PeakMemory() as memory:
-        figures = look(lambda: function(**contender.options), effort)
+    memory = PeakMemory()
+    figures = look(lambda: function(**contender.options), effort, aside=memory.sample)
     return Round(**figures, peak_mb=memory.peak_bytes / 1e6)
 
 
@@ -144,19 +144,30 @@ def look(
     *,
     clock: Callable[[], float] = time.perf_counter,
     processor: Callable[[], float] | None = None,
+    aside: Callable[[], None] = lambda: None,
 ) -> dict[str, float]:
-    """Times an iterator over batches; `clock` and `processor` count seconds."""
+    """Times an iterator over batches.
+
+    Args:
+      make: makes it.
+      effort: how long.
+      clock: counts seconds.
+      processor: counts seconds of processors.
+      aside: called behind the first batch and the last, where its time counts nowhere.
+    """
     processor = processor or processor_s
     started = clock()
     batches = make()
     next(batches)
     first_batch_s = clock() - started
+    aside()
     for _ in range(effort.warmup):
         next(batches)
     started, busy = clock(), processor()
     for _ in range(effort.batches):
         next(batches)
     elapsed_s, busy_s = clock() - started, processor() - busy
+    aside()
     images = effort.batches * effort.batch_size
     return {
         "first_batch_s": first_batch_s,
@@ -171,7 +182,10 @@ def processor_s() -> float:
 
 
 class PeakMemory:
-    """The highest memory of this process and its descendants while the context lasts.
+    """The highest memory of this process and its descendants, of all samples.
+
+    While the context lasts they are taken by themselves. One of a process of 600 MB takes 12 ms of
+    a processor.
 
     Attributes:
       peak_bytes: proportional set size; pages that processes share count once.
@@ -182,8 +196,7 @@ class PeakMemory:
 
         Args:
           own: whether this process counts, beside its descendants.
-          every_s: seconds between looks, of which shorter peaks may be missed. A look at a process
-            of 600 MB takes 12 ms of a processor.
+          every_s: seconds between samples, of which shorter peaks may be missed.
         """
         self.peak_bytes = 0
         self._own = own
@@ -192,20 +205,21 @@ class PeakMemory:
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> Self:
-        self._sample()
+        self.sample()
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._done.set()
         self._thread.join()
-        self._sample()
+        self.sample()
 
     def _watch(self) -> None:
         while not self._done.wait(self._every_s):
-            self._sample()
+            self.sample()
 
-    def _sample(self) -> None:
+    def sample(self) -> None:
+        """Looks at the memory once."""
         total = 0
         for each in _tree()[not self._own :]:
             try:

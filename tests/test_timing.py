@@ -49,13 +49,22 @@ def test_only_the_batches_behind_first_and_warmup_count():
     clock, processor = Clock(), Clock()
     costs_s = [5.0, 1.0, 1.0, 0.5, 0.25, 0.25, 99.0]
     batches = zip(clock.batches(2.0, costs_s), processor.batches(1.0, costs_s), strict=True)
+    seen_s = []
+
+    def aside() -> None:
+        seen_s.append(clock.now_s)
+        for each in (clock, processor):
+            each.now_s += 1000
+
     figures = look(
         lambda: batches,
         Effort(batch_size=10, batches=3, warmup=2),
         clock=clock,
         processor=processor,
+        aside=aside,
     )
     assert figures == {"first_batch_s": 7.0, "images_per_s": 30.0, "cpu_ms_per_image": 1000 / 30}
+    assert seen_s == [107.0, 1110.0]
 
 
 @pytest.mark.parametrize(
