@@ -1,5 +1,6 @@
 """A distribution strategy by its name."""
 
+import ctypes
 import os
 
 import tensorflow as tf
@@ -10,6 +11,10 @@ STRATEGIES = (
     *("auto", "default", "one_device", "mirrored", "multi_worker"),
     *("parameter_server", "tpu"),
 )
+# Limits of the C library by their numbers in malloc.h, and the highest that it chooses itself.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_LARGEST_BLOCK, _MOST_UNUSED = 32 << 20, 64 << 20
+_LIMITS_SET = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES")
 
 
 def make_strategy(name: str = "auto") -> tf.distribute.Strategy:
@@ -53,13 +58,20 @@ def keep_host_memory() -> None:
     The C library gives what is above 32 MB back to the kernel as soon as it is free, which hands it
     out again page by page, each cleared. That takes a fifth of the time of decoding and half of the
     time of reading pixels, see docs/benchmarks.md. TensorFlow's own best-fit allocator keeps it.
+    Records, which are strings, are left to the C library. How much that keeps grows with the blocks
+    that come back to it, which now are small ones: so it is told to keep as much as it ever does.
     Environment variables that are set already stay, and so does an allocator of LD_PRELOAD.
     """
-    if "malloc" in os.environ.get("LD_PRELOAD", ""):
+    preloaded = "malloc" in os.environ.get("LD_PRELOAD", "")
+    if preloaded or os.environ.get("TF_CPU_ALLOCATOR_USE_BFC", "").lower() in ("false", "0"):
         return
     memory_mb = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
     os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")
     os.environ.setdefault("TF_CPU_BFC_MEM_LIMIT_IN_MB", str(memory_mb))  # 64 GB otherwise
+    if not any(name in os.environ for name in _LIMITS_SET):
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, _LARGEST_BLOCK)
+        library.mallopt(_M_TRIM_THRESHOLD, _MOST_UNUSED)
 
 
 def make_logical_cpus(count: int) -> None:

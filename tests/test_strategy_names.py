@@ -32,7 +32,10 @@ from pipeline.trainer import Trainer
 from tests.handmade import write_dataset
 from tests.tiny_task import TinyTask
 
-ALLOCATOR = ("TF_CPU_ALLOCATOR_USE_BFC", "TF_CPU_BFC_MEM_LIMIT_IN_MB", "LD_PRELOAD")
+ALLOCATOR = (
+    *("TF_CPU_ALLOCATOR_USE_BFC", "TF_CPU_BFC_MEM_LIMIT_IN_MB", "LD_PRELOAD"),
+    *("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES"),
+)
 TOUCHED_ANEW = """
 import contextlib, ctypes, resource, sys
 
@@ -41,13 +44,23 @@ ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
 exec(sys.argv[1])
 import tensorflow as tf
 
-batch = tf.zeros([256 << 20], tf.uint8)
-copies = [batch + 1 for _ in range(4)][:1]
+exec(sys.argv[2])
+copies = [step() for _ in range(4)][:1]
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(8):
-    copies[0] = batch + 1
+    copies[0] = step()
 faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-print(faults * resource.getpagesize() / (8 * 256 << 20))
+print(faults * resource.getpagesize() / (8 * size))
+"""
+IMAGES = """
+size = 256 << 20
+batch = tf.zeros([size], tf.uint8)
+step = lambda: batch + 1
+"""
+RECORDS = """
+size = 32 << 20
+batch = tf.constant([bytes(size // 32)] * 32)
+step = lambda: tf.strings.join([batch, "."])
 """
 MADE_BY_NAME = "from pipeline.strategies import make_strategy; make_strategy('default')"
 # There is no such dataset, which is found out when there is a strategy.
@@ -147,11 +160,13 @@ def test_clusters_of_parameter_servers(
     assert bool(Cluster.from_environment()) is (config is not None)
 
 
-def touched_anew(environment: Mapping[str, str], begin: str = MADE_BY_NAME) -> float:
-    """Which share of the memory of a step the kernel has to hand out again."""
+def touched_anew(
+    environment: Mapping[str, str], begin: str = MADE_BY_NAME, batch: str = IMAGES
+) -> float:
+    """Which share of the memory of a batch the kernel has to hand out again."""
     inherited = {name: value for name, value in os.environ.items() if name not in ALLOCATOR}
     done = subprocess.run(
-        [sys.executable, "-c", TOUCHED_ANEW, begin],
+        [sys.executable, "-c", TOUCHED_ANEW, begin, batch],
         env={**inherited, **environment},
         cwd=Path(__file__).parents[1],
         capture_output=True,
@@ -162,12 +177,14 @@ def touched_anew(environment: Mapping[str, str], begin: str = MADE_BY_NAME) -> f
 
 
 @pytest.mark.parametrize("begin", [MADE_BY_NAME, IN_TRAINING])
-def test_memory_of_a_step_is_kept_for_the_next(begin: str):
-    assert touched_anew({}, begin) < 0.1
+@pytest.mark.parametrize("batch", [IMAGES, RECORDS])
+def test_memory_of_a_batch_is_kept_for_the_next(begin: str, batch: str):
+    assert touched_anew({}, begin, batch) < 0.1
 
 
 def test_an_allocator_that_was_chosen_stays(monkeypatch: pytest.MonkeyPatch):
     assert touched_anew({"TF_CPU_ALLOCATOR_USE_BFC": "false"}) > 0.9
+    assert touched_anew({"MALLOC_TRIM_THRESHOLD_": "0"}, batch=RECORDS) > 0.9
     for name in ALLOCATOR:
         monkeypatch.setenv(name, "")  # so that it is brought back
         monkeypatch.delenv(name)
