@@ -5,80 +5,134 @@ import logging
 import os
 import sys
 import time
-import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions, TestOptions
 
 from beam_jobs import arguments, files, progress, report
-from beam_jobs.errors import BuildError, build_error_in
-from beam_jobs.job import add_build, add_dry_run
-from beam_jobs.output import check_output, delete_staging, is_published, read_manifest
+from beam_jobs.errors import BuildError, failure_in
+from beam_jobs.job import INPUTS_NAME, add_build, add_dry_run
+from beam_jobs.options import BuildOptions
+from beam_jobs.output import check_finished, check_foreign, is_published, read_manifest
+from beam_jobs.output_lock import make_folder, output_lock
 from beam_jobs.runner import beam_options, choose_runner, is_local_runner
 from beam_jobs.shard_plan import PLAN_NAME
+from beam_jobs.staging import delete_staging, dry_run_directory, remove_if_empty, write_marker
+from beam_jobs.stop_signals import StopSignals
+from beam_jobs.thread_failures import ThreadFailures
+
+_ALREADY_PUBLISHED = (
+    "published by an earlier run of the same command: --overwrite builds it again, from the inputs "
+    "as they are now"
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command.
 
     Returns:
-      0 if the dataset is complete (or the dry run's plan was shown), 1 if the build failed.
+      0 if the dataset is complete (or the dry run's plan was shown), 1 if the build failed, 130 or
+      143 if Ctrl-C or SIGTERM stopped it.
     """
     parser = arguments.parser()
     known, others = parser.parse_known_args(argv)
     local = is_local_runner(known.runner)
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL if local else logging.INFO)
-    try:
-        pipeline_options = beam_options(others)
-        FileSystems.set_options(pipeline_options)  # for the files that this process looks at
-        options = arguments.build_options(known)
-        workers = len(os.sched_getaffinity(0)) if known.workers is None else known.workers
-        runner = choose_runner(known.runner, pipeline_options, workers)
-        staged_only = _only_staged(pipeline_options)
-        if not staged_only and not known.dry_run:
-            if is_published(options):
-                delete_staging(options.staging)
+    with ExitStack() as stack:
+        try:
+            pipeline_options = beam_options(others)
+            FileSystems.set_options(pipeline_options)  # for the files that this process looks at
+            options = arguments.build_options(known)
+            workers = len(os.sched_getaffinity(0)) if known.workers is None else known.workers
+            runner = choose_runner(known.runner, pipeline_options, workers)
+            staged_only = _only_staged(pipeline_options)
+            if not staged_only and not known.dry_run and _begin(options, stack):
                 print(report.summary(read_manifest(options.output), known.output), end="")
+                print(_ALREADY_PUBLISHED)
                 return 0
-            check_output(options)
-    except (ValueError, BuildError) as error:
-        parser.error(str(error))
-    if known.dry_run:  # must not touch what an interrupted build has left
-        options = replace(options, output=f"{options.output}.plan-{uuid.uuid4().hex}")
-    started = time.monotonic()
+        except (ValueError, BuildError) as error:
+            parser.error(str(error))
+        failures = stack.enter_context(ThreadFailures())
+        stop = stack.enter_context(StopSignals())
+        started = time.monotonic()
+        try:
+            if known.dry_run:
+                options = stack.enter_context(_rehearsal(options))
+            pipeline = beam.Pipeline(runner=runner, options=pipeline_options)
+            (add_dry_run if known.dry_run else add_build)(pipeline, options)
+            with progress.shown(options, enabled=local and not known.quiet and not known.dry_run):
+                result = pipeline.run()
+                if staged_only:
+                    print("the job was staged, not run")
+                    return 0
+                result.wait_until_finish()
+            failures.show()
+            if known.dry_run:
+                outline = json.loads(files.read(files.join(options.staging, PLAN_NAME)))
+                print(report.plan_summary(outline, options.splits, known.output), end="")
+                return 0
+        except (Exception, KeyboardInterrupt) as error:
+            if stop.received:
+                print(stop.sentence(local=local, resumes=not known.dry_run), file=sys.stderr)
+                return stop.exit_status
+            if (message := failure_in(error, failures.messages)) is None:
+                failures.show()
+                raise
+            print(f"error: {message}", file=sys.stderr)
+            if not known.dry_run and files.exists(files.join(options.staging, INPUTS_NAME)):
+                print(
+                    f"finished work is kept in {options.staging}: the same command reuses it; "
+                    "delete that folder to give it up",
+                    file=sys.stderr,
+                )
+            return 1
+        elapsed_s = time.monotonic() - started
+        manifest = read_manifest(options.output)
+        print(report.summary(manifest, known.output), end="")
+        print(f"  {elapsed_s:.0f} s, {manifest.counts.inputs / elapsed_s:.1f} images/s")
+        return 0
+
+
+def _begin(options: BuildOptions, stack: ExitStack) -> bool:
+    """Takes possession of the output directory until the stack is closed.
+
+    Returns:
+      Whether it holds the dataset already, published by a build that was killed afterwards.
+
+    Raises:
+      BuildError: the output can't be built in, or must not be.
+    """
+    check_foreign(options)
+    local = files.is_local(options.output)
+    if local:
+        stack.enter_context(output_lock(options.output, options.staging))
+    if is_published(options):
+        delete_staging(options.staging)
+        return True
+    check_finished(options)
+    if not local:
+        write_marker(options.staging)
+    return False
+
+
+@contextmanager
+def _rehearsal(options: BuildOptions) -> Iterator[BuildOptions]:
+    """Options of a dry run, which leaves the work of an interrupted build alone."""
+    folder = dry_run_directory(options.staging, options.launch)
+    if files.is_local(folder):
+        make_folder(Path(folder), options.output)
     try:
-        pipeline = beam.Pipeline(runner=runner, options=pipeline_options)
-        (add_dry_run if known.dry_run else add_build)(pipeline, options)
-        with progress.shown(options, enabled=local and not known.quiet and not known.dry_run):
-            result = pipeline.run()
-            if staged_only:
-                print("the job was staged, not run")
-                return 0
-            result.wait_until_finish()
-        if known.dry_run:
-            outline = json.loads(files.read(files.join(options.staging, PLAN_NAME)))
-            print(report.plan_summary(outline, options.splits, known.output), end="")
-            return 0
-    except KeyboardInterrupt:
-        resumes = "" if known.dry_run else f"; the same command resumes from {options.staging}"
-        print(f"interrupted{resumes}", file=sys.stderr)
-        return 1
-    except Exception as error:
-        if (message := build_error_in(error)) is None:
-            raise
-        print(f"error: {message}", file=sys.stderr)
-        return 1
+        yield replace(options, output=folder)
     finally:
-        if known.dry_run:
-            files.delete_tree(options.staging)
-    elapsed_s = time.monotonic() - started
-    manifest = read_manifest(options.output)
-    print(report.summary(manifest, known.output), end="")
-    print(f"  {elapsed_s:.0f} s, {manifest.counts.inputs / elapsed_s:.1f} images/s")
-    return 0
+        files.delete_tree(folder)
+        if files.is_local(folder):
+            remove_if_empty(Path(options.staging))
+            remove_if_empty(Path(options.output))
 
 
 def _only_staged(options: PipelineOptions) -> bool:

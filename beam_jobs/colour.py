@@ -1,11 +1,14 @@
 """Any colour mode to 8-bit RGB or greyscale on white."""
 
 import io
+from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image, ImageCms
 
 _GREY_MODES = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "F")
+_BAND_PIXELS = 1 << 20
 
 
 def in_colour(image: Image.Image, channels: int | None, profile: bytes | None) -> Image.Image:
@@ -15,10 +18,7 @@ def in_colour(image: Image.Image, channels: int | None, profile: bytes | None) -
     if image.mode.startswith("I") or image.mode == "F":
         image = _eight_bit(image)
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
-        rgba = image.convert("RGBA")
-        flat = Image.new("RGB", image.size, "white")
-        flat.paste(rgba, mask=rgba.getchannel("A"))
-        image = flat
+        image = _on_white(image)
     if image.mode == "LAB" and wanted != "RGB":
         image = image.convert("RGB")  # Pillow converts LAB to nothing else
     if profile and image.mode in ("RGB", "CMYK"):
@@ -26,16 +26,45 @@ def in_colour(image: Image.Image, channels: int | None, profile: bytes | None) -
     return image if image.mode == wanted else image.convert(wanted)
 
 
+def _bands(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
+    """Yields (top row, rows of the image): copies in a wider mode take 25 bytes a pixel."""
+    rows = max(1, _BAND_PIXELS // image.width)
+    if rows >= image.height:
+        yield 0, image
+        return
+    for top in range(0, image.height, rows):
+        yield top, image.crop((0, top, image.width, min(top + rows, image.height)))
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    flat = Image.new("RGB", image.size, "white")
+    for top, band in _bands(image):
+        rgba = band.convert("RGBA")
+        flat.paste(rgba, (0, top), rgba.getchannel("A"))
+    return flat
+
+
 def _eight_bit(image: Image.Image) -> Image.Image:
     """16-bit, 32-bit and float greyscale; Pillow's own convert clips them at 255."""
-    values = np.nan_to_num(np.asarray(image).astype(np.float64), posinf=0.0, neginf=0.0)
+    white = _white(image)
+    grey = Image.new("L", image.size)
+    for top, band in _bands(image):
+        levels = np.clip(np.rint(_finite(band) / white * 255), 0, 255)
+        grey.paste(Image.fromarray(levels.astype(np.uint8)), (0, top))
+    return grey
+
+
+def _white(image: Image.Image) -> float:
     if image.mode.startswith("I;16"):
-        white = 65535.0
-    else:  # the format does not say what white is: take the least usual one that fits
-        peak = float(values.max())
-        usual = (1.0, 255.0, 65535.0) if image.mode == "F" else (255.0, 65535.0)
-        white = next((each for each in usual if peak <= each), peak)
-    return Image.fromarray(np.clip(np.rint(values / white * 255), 0, 255).astype(np.uint8))
+        return 65535.0
+    # The format does not say what white is: take the smallest usual one that fits.
+    peak = max(float(_finite(band).max()) for _, band in _bands(image))
+    usual = (1.0, 255.0, 65535.0) if image.mode == "F" else (255.0, 65535.0)
+    return next((each for each in usual if peak <= each), peak)
+
+
+def _finite(image: Image.Image) -> npt.NDArray[np.float64]:
+    return np.nan_to_num(np.asarray(image).astype(np.float64), posinf=0.0, neginf=0.0)
 
 
 def _in_srgb(image: Image.Image, profile: bytes) -> Image.Image:

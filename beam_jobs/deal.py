@@ -4,16 +4,23 @@ Records of a split are ordered by layout, and within a layout by the hash of the
 N goes to shard i mod K. Every shard then holds the floor or ceiling of each layout's fair share,
 and shard sizes differ by at most one. A record's number follows from how many records of its
 layout lie in the hash ranges (blocks) before its own, so no worker ever sees a whole layout.
+
+The plan is made of the blocks' counts, a block at a time; only groups of receipts, which may lie in
+any blocks, are looked at as a whole.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from beam_jobs import splits
+from beam_jobs.errors import TRY_AGAIN, BuildError
+from beam_jobs.splits import SplitArray
+from schemas.manifest import dealt_histogram
 
 IntArray = npt.NDArray[np.int64]
 
@@ -22,15 +29,15 @@ IntArray = npt.NDArray[np.int64]
 class Census:
     """How many receipts of each layout and group lie in one block; arrays of shape [pairs].
 
-    `group` is uint64 (0 for receipts without one), `layout` int32, `count` int64; `size_bytes` is
-    that of all records of the block.
+    `group` is uint64 (0 for receipts without one) and ascending, `layout` int32, `count` int32;
+    `size_bytes` is that of all records of the block.
     """
 
     block: int
     size_bytes: int
     group: npt.NDArray[np.uint64]
     layout: npt.NDArray[np.int32]
-    count: IntArray
+    count: npt.NDArray[np.int32]
 
     @classmethod
     def of(
@@ -42,7 +49,7 @@ class Census:
         size_bytes: int = 0,
     ) -> Self:
         """Counts the receipts of a block; `group` and `layout` have a row a receipt."""
-        pairs = _sum_pairs(group, layout, np.ones(len(group), np.int64))
+        pairs = _sum_pairs(group, layout, np.ones(len(group), np.int32))
         return cls(
             block=block, size_bytes=size_bytes, group=pairs[0], layout=pairs[1], count=pairs[2]
         )
@@ -50,56 +57,65 @@ class Census:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Plan:
-    """What every block needs to know.
+    """What every block and shard needs to know.
 
     Attributes:
       split_names: the splits.
-      groups: uint64, ascending, the groups whose split is fixed; others are free.
-      group_split: int8, split of each of `groups`.
       quota_ends: int64 [layouts, splits], cumulative quotas of the free receipts.
       counts: int64 [layouts, splits], receipts of each layout in each split.
       shards: int64 [splits].
     """
 
     split_names: tuple[str, ...]
-    groups: npt.NDArray[np.uint64]
-    group_split: npt.NDArray[np.int8]
     quota_ends: IntArray
     counts: IntArray
     shards: IntArray
 
-    @property
+    @cached_property
     def first_numbers(self) -> IntArray:
         """Number of the first record of each layout in each split, [layouts, splits]."""
         return np.cumsum(self.counts, axis=0) - self.counts
 
+    def histogram(self, split: int, shard: int) -> IntArray:
+        """Records of each layout in a shard, [layouts]."""
+        return dealt_histogram(self.counts[:, split], shards=int(self.shards[split]), shard=shard)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BlockStarts:
-    """What one block needs beside the plan; rows belong to `layouts`.
+    """What one block needs beside the plan; of its n layouts and g groups.
 
     Attributes:
+      group_split: int16 [g], split of each group in the block, in the groups' ascending order; -1
+        where its receipts are free, as those without a group (0) are.
       layouts: int32 [n], ascending, the layouts in the block.
       free_rank: int64 [n], free receipts of the layout in earlier blocks.
       rank: int64 [n, splits], receipts of the layout and split in earlier blocks.
     """
 
+    group_split: SplitArray
     layouts: npt.NDArray[np.int32]
     free_rank: IntArray
     rank: IntArray
 
     def to_bytes(self) -> bytes:
-        """The arrays one after the other."""
-        return b"".join(each.tobytes() for each in (self.layouts, self.free_rank, self.rank))
+        """The number of groups and the arrays, one after the other."""
+        arrays = (self.group_split, self.layouts, self.free_rank, self.rank)
+        return len(self.group_split).to_bytes(8, "little") + b"".join(a.tobytes() for a in arrays)
 
     @classmethod
     def from_bytes(cls, data: bytes, *, splits: int) -> Self:
         """Inverse of `to_bytes`."""
-        rows = len(data) // (4 + 8 + 8 * splits)
+        groups = int.from_bytes(data[:8], "little")
+        start = 8 + 2 * groups
+        rows = (len(data) - start) // (4 + 8 + 8 * splits)
         return cls(
-            layouts=np.frombuffer(data, np.int32, rows),
-            free_rank=np.frombuffer(data, np.int64, rows, 4 * rows),
-            rank=np.frombuffer(data, np.int64, rows * splits, 12 * rows).reshape(rows, splits),
+            group_split=np.frombuffer(data, np.int16, groups, 8),
+            layouts=np.frombuffer(data, np.int32, rows, start),
+            free_rank=np.frombuffer(data, np.int64, rows, start + 4 * rows),
+            rank=np.frombuffer(data, np.int64, rows * splits, start + 12 * rows).reshape(
+                rows, splits
+            ),
         )
 
 
@@ -111,7 +127,7 @@ def make_plan(
     shards: Mapping[str, int] | None = None,
     shard_bytes: int = 128 << 20,
     shards_multiple_of: int = 1,
-) -> tuple[Plan, dict[int, BlockStarts]]:
+) -> tuple[Plan, Iterator[tuple[int, BlockStarts]]]:
     """Decides splits and numbers from the counts of all blocks.
 
     Args:
@@ -123,32 +139,26 @@ def make_plan(
       shards_multiple_of: the number of shards is rounded up to a multiple of this.
 
     Returns:
-      The plan and, a block, where its ranks start.
+      The plan and, made while they are asked for, (block, where its ranks start) of all blocks.
     """
     censuses = sorted(censuses, key=lambda census: census.block)
     names = tuple(fractions)
     share = np.array(list(fractions.values()))
-    block = np.repeat(
-        np.array([each.block for each in censuses], np.int64), [len(c.count) for c in censuses]
-    )
-    group = np.concatenate([np.zeros(0, np.uint64), *(each.group for each in censuses)])
-    layout = np.concatenate([np.zeros(0, np.int32), *(each.layout for each in censuses)])
-    count = np.concatenate([np.zeros(0, np.int64), *(each.count for each in censuses)])
     totals = np.zeros(layouts, np.int64)
-    np.add.at(totals, layout, count)
-
-    fixed, groups, group_split = _fixed_groups(group, layout, count, totals, share)
-    split = np.zeros(len(group), np.int8)
-    split[fixed] = group_split[np.searchsorted(groups, group[fixed])]
+    for census in censuses:
+        np.add.at(totals, census.layout, census.count)
+    groups, group_split = _split_groups(censuses, totals, share)
+    group_splits = [_lookup(census, groups, group_split) for census in censuses]
     taken = np.zeros((layouts, len(names)), np.int64)
-    np.add.at(taken, (layout[fixed], split[fixed]), count[fixed])
+    for census, found in zip(censuses, group_splits, strict=True):
+        split = _of_pairs(census, found)
+        fixed = split >= 0
+        np.add.at(taken, (census.layout[fixed], split[fixed]), census.count[fixed])
     quota = splits.quotas(
         totals - taken.sum(axis=1), taken, fractions=share, home=splits.home_split(list(names))
     )
     plan = Plan(
         split_names=names,
-        groups=groups,
-        group_split=group_split,
         quota_ends=np.cumsum(quota, axis=1),
         counts=taken + quota,
         shards=_shard_counts(
@@ -159,26 +169,43 @@ def make_plan(
             shards_multiple_of,
         ),
     )
-    return plan, _block_starts(plan, block, layout, count, fixed, split)
+    return plan, _block_starts(plan, censuses, group_splits)
 
 
-def _fixed_groups(
-    group: npt.NDArray[np.uint64],
-    layout: npt.NDArray[np.int32],
-    count: IntArray,
-    totals: IntArray,
-    share: npt.NDArray[np.float64],
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint64], npt.NDArray[np.int8]]:
-    """Splits of the groups of two receipts or more; and which rows belong to them."""
-    grouped = group != 0
-    groups, position = np.unique(group[grouped], return_inverse=True)
-    sizes = np.zeros(len(groups), np.int64)
-    np.add.at(sizes, position, count[grouped])
-    fixed = np.zeros(len(group), bool)
-    fixed[grouped] = sizes[position] > 1
+def _split_groups(
+    censuses: Sequence[Census], totals: IntArray, share: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.uint64], SplitArray]:
+    """The groups of two receipts or more, ascending, and the split of each."""
+    grouped = [
+        np.searchsorted(each.group, np.uint64(1)) for each in censuses
+    ]  # receipts without one come first
     # One row a pair of group and layout, whatever blocks its receipts lie in.
-    pairs = _sum_pairs(group[fixed], layout[fixed], count[fixed])
-    return fixed, *splits.assign_groups(*pairs, totals=totals, fractions=share)
+    group, layout, count = _sum_pairs(
+        _joined([each.group[at:] for each, at in zip(censuses, grouped, strict=True)], np.uint64),
+        _joined([each.layout[at:] for each, at in zip(censuses, grouped, strict=True)], np.int32),
+        _joined([each.count[at:] for each, at in zip(censuses, grouped, strict=True)], np.int32),
+    )
+    first = _first_of_run(group)
+    starts = np.flatnonzero(first)
+    sizes = np.add.reduceat(count, starts, dtype=np.int32) if len(starts) else count
+    several = np.repeat(sizes > 1, np.diff(starts, append=len(group)))
+    return splits.assign_groups(
+        group[several], layout[several], count[several], totals=totals, fractions=share
+    )
+
+
+def _lookup(census: Census, groups: npt.NDArray[np.uint64], group_split: SplitArray) -> SplitArray:
+    """The `group_split` of a block's BlockStarts."""
+    own = census.group[_first_of_run(census.group)]
+    if not len(groups):
+        return np.full(len(own), -1, np.int16)
+    position = np.minimum(np.searchsorted(groups, own), len(groups) - 1)
+    return np.where(groups[position] == own, group_split[position], np.int16(-1))
+
+
+def _of_pairs(census: Census, group_split: SplitArray) -> SplitArray:
+    """Split of each row of a census."""
+    return group_split[np.cumsum(_first_of_run(census.group)) - 1]
 
 
 def _shard_counts(
@@ -195,37 +222,30 @@ def _shard_counts(
 
 
 def _block_starts(
-    plan: Plan,
-    block: IntArray,
-    layout: npt.NDArray[np.int32],
-    count: IntArray,
-    fixed: npt.NDArray[np.bool_],
-    split: npt.NDArray[np.int8],
-) -> dict[int, BlockStarts]:
-    """Prefix sums, over the blocks, of each layout's receipts."""
-    # One cell for each pair of layout and block, blocks of a layout one after the other.
-    blocks = int(block.max()) + 1 if len(block) else 0
-    cells, cell = np.unique(layout.astype(np.int64) * max(blocks, 1) + block, return_inverse=True)
-    cell_layout, cell_block = np.divmod(cells, max(blocks, 1))
-    free = np.zeros(len(cells), np.int64)
-    np.add.at(free, cell[~fixed], count[~fixed])
-    free_rank = _prefix_within(free, cell_layout)
-    # Free receipts of ranks [free_rank, free_rank + free) cut at the layout's quotas.
-    ends = np.minimum(plan.quota_ends[cell_layout], (free_rank + free)[:, None])
-    starts = np.concatenate(
-        [np.zeros((len(cells), 1), np.int64), plan.quota_ends[cell_layout, :-1]], axis=1
-    )
-    per_split = np.maximum(ends - np.maximum(starts, free_rank[:, None]), 0)
-    np.add.at(per_split, (cell[fixed], split[fixed]), count[fixed])
-    rank = np.stack([_prefix_within(column, cell_layout) for column in per_split.T], axis=1)
-    by_block = np.argsort(cell_block, kind="stable")
-    numbers, firsts = np.unique(cell_block[by_block], return_index=True)
-    return {
-        int(number): BlockStarts(
-            layouts=cell_layout[rows].astype(np.int32), free_rank=free_rank[rows], rank=rank[rows]
+    plan: Plan, censuses: Sequence[Census], group_splits: Sequence[SplitArray]
+) -> Iterator[tuple[int, BlockStarts]]:
+    """Each layout's receipts in the blocks before, added up block by block."""
+    free_rank = np.zeros(len(plan.counts), np.int64)
+    rank = np.zeros_like(plan.counts)
+    quota_starts = np.pad(plan.quota_ends[:, :-1], ((0, 0), (1, 0)))
+    for census, group_split in zip(censuses, group_splits, strict=True):
+        layouts, row = np.unique(census.layout, return_inverse=True)
+        starts = BlockStarts(
+            group_split=group_split,
+            layouts=layouts,
+            free_rank=free_rank[layouts],
+            rank=rank[layouts],
         )
-        for number, rows in zip(numbers, np.split(by_block, firsts[1:]), strict=True)
-    }
+        split = _of_pairs(census, group_split)
+        free, fixed = split < 0, split >= 0
+        counts = np.zeros(starts.rank.shape, np.int64)
+        np.add.at(counts, (row[fixed], split[fixed]), census.count[fixed])
+        free_rank[layouts] += np.bincount(row[free], census.count[free], len(layouts)).astype(int)
+        # Free receipts of these ranks, cut at the layout's quotas.
+        ends = np.minimum(plan.quota_ends[layouts], free_rank[layouts, None])
+        counts += np.maximum(ends - np.maximum(quota_starts[layouts], starts.free_rank[:, None]), 0)
+        rank[layouts] += counts
+        yield census.block, starts
 
 
 def assign(
@@ -234,18 +254,20 @@ def assign(
     *,
     group: npt.NDArray[np.uint64],
     layout: npt.NDArray[np.int32],
-) -> tuple[npt.NDArray[np.int8], IntArray]:
+) -> tuple[SplitArray, IntArray]:
     """Split and shard of each receipt of a block, which must be in the order of the keys.
 
     Returns:
-      split int8 [n] and shard int64 [n].
+      split int16 [n] and shard int64 [n].
+
+    Raises:
+      BuildError: the block was counted with other groups or layouts.
     """
-    row = np.searchsorted(starts.layouts, layout)
-    split = np.full(len(layout), -1, np.int8)
-    if len(plan.groups):
-        position = np.minimum(np.searchsorted(plan.groups, group), len(plan.groups) - 1)
-        fixed = (group != 0) & (plan.groups[position] == group)
-        split[fixed] = plan.group_split[position[fixed]]
+    groups, group_row = np.unique(group, return_inverse=True)
+    layouts, row = np.unique(layout, return_inverse=True)
+    if len(groups) != len(starts.group_split) or layouts.tolist() != starts.layouts.tolist():
+        raise BuildError(f"{len(layout)} records were counted with others: {TRY_AGAIN}")
+    split = starts.group_split[group_row]
     free = split < 0
     free_rank = starts.free_rank[row[free]] + _rank_within(layout[free])
     split[free] = (free_rank[:, None] >= plan.quota_ends[layout[free]]).sum(axis=1)
@@ -254,17 +276,38 @@ def assign(
     return split, number % plan.shards[split]
 
 
+def largest_deviation(layout_counts: IntArray, shards: int) -> float:
+    """Largest difference between a layout's records in a shard and its fair share of them.
+
+    The fair share of a layout of q * shards + r records is q + r / shards. The deal gives r shards
+    q + 1 records, which are 1 - r / shards more, and the others q, which are r / shards fewer.
+    """
+    remainder = layout_counts % shards
+    off = np.where(remainder > 0, np.maximum(remainder, shards - remainder), 0)
+    return int(off.max(initial=0)) / shards
+
+
 def _sum_pairs(
-    group: npt.NDArray[np.uint64], layout: npt.NDArray[np.int32], count: IntArray
-) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32], IntArray]:
-    """Each pair of group and layout once, with the sum of its counts."""
+    group: npt.NDArray[np.uint64], layout: npt.NDArray[np.int32], count: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Each pair of group and layout once, in their order, with the sum of its counts."""
     order = np.lexsort((layout, group))
-    group, layout = group[order], layout[order]
-    first = np.ones(len(order), bool)
-    first[1:] = (group[1:] != group[:-1]) | (layout[1:] != layout[:-1])
-    starts = np.flatnonzero(first)
-    sums = np.add.reduceat(count[order], starts) if len(starts) else np.zeros(0, np.int64)
+    group, layout, count = group[order], layout[order], count[order]
+    del order
+    starts = np.flatnonzero(_first_of_run(group) | _first_of_run(layout))
+    sums = np.add.reduceat(count, starts, dtype=np.int32) if len(starts) else count
     return group[starts], layout[starts], sums
+
+
+def _joined(arrays: Sequence[npt.NDArray[Any]], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    return np.concatenate([np.zeros(0, dtype), *arrays])
+
+
+def _first_of_run(value: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Marks the elements that differ from the one before."""
+    first = np.ones(len(value), bool)
+    first[1:] = value[1:] != value[:-1]
+    return first
 
 
 def _rank_within(value: npt.NDArray[Any]) -> IntArray:
@@ -280,6 +323,5 @@ def _prefix_within(value: IntArray, run: npt.NDArray[Any]) -> IntArray:
     if not len(value):
         return np.zeros(0, np.int64)
     before = np.cumsum(value) - value
-    first = np.ones(len(run), bool)
-    first[1:] = run[1:] != run[:-1]
-    return before - before[np.maximum.accumulate(np.where(first, np.arange(len(run)), 0))]
+    first = np.where(_first_of_run(run), np.arange(len(run)), 0)
+    return before - before[np.maximum.accumulate(first)]

@@ -1,8 +1,17 @@
 """The error that ends a build with a sentence for the user instead of a traceback."""
 
+import errno
+import os
 import re
+from collections.abc import Iterable
 
 TRY_AGAIN = "the runner lost or repeated some; run the build again with --workers 1, or elsewhere"
+RESUMES = "the same command resumes where it stopped"
+_WRITE_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+# Statuses of a process that a signal ended, as Python has them and as a shell has them.
+_WORKER_KILLED = re.compile(
+    r"Worker subprocess exited with return code (-\d+|1(29|[345]\d|6[0-4]))"
+)
 
 
 class BuildError(Exception):
@@ -19,3 +28,26 @@ def build_error_in(error: BaseException) -> str | None:
         found = re.search(rf"{__name__}\.{BuildError.__name__}: (.*)", str(error), re.DOTALL)
         text = found.group(1) if found else None
     return text and re.split(r" \[while running|\n\n", text)[0].strip()
+
+
+def failure_in(error: BaseException, thread_failures: Iterable[str] = ()) -> str | None:
+    """Returns a sentence for an error that ended a Beam job, None if its traceback is needed.
+
+    Args:
+      error: what the runner raised.
+      thread_failures: messages of exceptions that ended threads of the runner.
+    """
+    if (message := build_error_in(error)) is not None:
+        return message
+    for number in _WRITE_FAILURES:
+        if re.search(rf"\[Errno {number}\]|OSError\({number}, ", f"{error!s} {error!r}"):
+            return (
+                f"files can't be written any more: {os.strerror(number)}; once that is put right, "
+                f"{RESUMES}"
+            )
+    if any(_WORKER_KILLED.fullmatch(message) for message in thread_failures):
+        return (
+            "a worker process was killed, probably for lack of memory: give it more, or set fewer "
+            f"--workers; {RESUMES}"
+        )
+    return None

@@ -1,33 +1,38 @@
 """Whole files and byte ranges on any file system that Beam knows."""
 
 import errno
-import logging
 import os
-import re
+import random
+import stat
 import sys
-import uuid
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from http import HTTPStatus
-from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from apache_beam.io.filesystem import BeamIOError, FileMetadata
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.utils.retry import with_exponential_backoff
 
 from beam_jobs import hadoop
 from beam_jobs.errors import BuildError
-from beam_jobs.stores import S3, BlobStorage, CloudStorage, Store
+from beam_jobs.local_files import Local
+from beam_jobs.stores import S3, BlobStorage, CloudStorage, FileState, Store, http_status
+from beam_jobs.stores import escape as escape
 
-_TRIES = 6  # about half a minute
+T = TypeVar("T")
+_PAUSES_S = (1, 2, 4, 8, 16)
+_PATIENCE_S = 30  # a store's client may have tried for minutes by itself
 _PARALLEL_READS = 16
 _READ_AHEAD = 64
+_READ_AHEAD_BYTES = 1 << 28
 _PIECE_BYTES = 1 << 24
 _ERRORS_OF_THE_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE)
 _STORES: dict[str, type[Store]] = {
+    "": Local,
     "s3": S3,
     "gs": CloudStorage,
     "azfs": BlobStorage,
@@ -75,7 +80,7 @@ def read_range(path: str, offset: int, length: int) -> bytes:
             ) from error
         if not is_local(path) and _may_pass(error):
             raise BuildError(
-                f"{path} could not be read in {_TRIES} tries: {error!r}; run the same command "
+                f"{path} could not be read in several tries: {error!r}; run the same command "
                 "again once its store answers"
             ) from error
         if isinstance(error, FileNotFoundError) or _status(error) == HTTPStatus.NOT_FOUND:
@@ -84,9 +89,17 @@ def read_range(path: str, offset: int, length: int) -> bytes:
 
 
 def _read_local(path: str, offset: int, length: int) -> bytes:
-    with Path(path).open("rb") as file:
+    with open(path, "rb", opener=_open_at_once) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError("it is not a regular file")
         file.seek(offset)
-        return file.read(min(length, os.fstat(file.fileno()).st_size))
+        return file.read(min(length, status.st_size))
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Opens a file without waiting: a FIFO may never have a writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _may_pass(error: Exception) -> bool:
@@ -110,19 +123,23 @@ def _refuses_credentials(path: str, error: Exception) -> bool:
 
 def _status(error: Exception) -> int | None:
     """The HTTP status that a store's client raised."""
-    status = getattr(error, "code", getattr(error, "status_code", None))
-    if isinstance(status, int):
-        return int(status)
-    return hadoop.status(error)
+    status = http_status(error)
+    return hadoop.status(error) if status is None else status
 
 
-@with_exponential_backoff(
-    num_retries=_TRIES - 1,
-    initial_delay_secs=1,
-    logger=logging.getLogger(__name__).info,
-    retry_filter=_may_pass,
-)
 def _read_remote(path: str, offset: int, length: int) -> bytes:
+    deadline_s = time.monotonic() + _PATIENCE_S
+    for pause_s in _PAUSES_S:
+        try:
+            return _read_once(path, offset, length)
+        except Exception as error:  # each store's client raises its own kind of error
+            if not _may_pass(error) or time.monotonic() > deadline_s:
+                raise
+        time.sleep(pause_s * random.uniform(0.5, 1))
+    return _read_once(path, offset, length)
+
+
+def _read_once(path: str, offset: int, length: int) -> bytes:
     """Reads through the stream below Beam's buffer, which fetches 16 MB for every small read."""
     with _store(path).open(path, buffer_bytes=min(length, _PIECE_BYTES)) as file:
         stream = getattr(file, "raw", file)
@@ -147,26 +164,23 @@ def read_ranges(ranges: Iterable[tuple[str, int, int]]) -> Iterator[bytes]:
         yield from (read_range(*each) for each in ranges)
         return
     with ThreadPoolExecutor(_PARALLEL_READS) as pool:
-        pending = []
-        for each in ranges:
-            pending.append(pool.submit(read_range, *each))
-            if len(pending) >= _READ_AHEAD:
-                yield pending.pop(0).result()
-        for future in pending:
+        pending: deque[tuple[int, Future[bytes]]] = deque()
+        ahead = 0
+        for path, offset, length in ranges:
+            # A record may have hundreds of megabytes: 64 of them would not fit into memory.
+            while pending and (len(pending) >= _READ_AHEAD or ahead + length > _READ_AHEAD_BYTES):
+                size, future = pending.popleft()
+                yield future.result()
+                ahead -= size
+            pending.append((length, pool.submit(read_range, path, offset, length)))
+            ahead += length
+        for _, future in pending:
             yield future.result()
 
 
-@contextmanager
-def create(path: str) -> Iterator[BinaryIO]:
-    """Opens a file for writing that appears under its name only when it is whole.
-
-    Two writers of one path do no harm: each writes its own temporary file, the last rename wins.
-    """
-    directory, name = FileSystems.split(path)
-    temporary = FileSystems.join(directory, f".{name}.{uuid.uuid4().hex}.tmp")
-    with _store(path).create(temporary) as file:
-        yield file
-    move([(temporary, path)])
+def create(path: str) -> AbstractContextManager[BinaryIO]:
+    """Opens a file for writing that appears under its name only when it is whole."""
+    return _store(path).create(path)
 
 
 def write(path: str, data: bytes) -> None:
@@ -181,29 +195,58 @@ def move(pairs: Iterable[tuple[str, str]]) -> None:
         _store(pairs[0][0]).move(pairs)
 
 
+@contextmanager
+def _asking(path: str) -> Iterator[None]:
+    """Makes a sentence of an error of a store's client."""
+    try:
+        yield
+    except (BuildError, ValueError):
+        raise
+    except Exception as error:
+        if is_local(path):
+            raise
+        raise BuildError(
+            f"{path} can't be accessed: {error!r}; check its name, the credentials of its store "
+            "and the network"
+        ) from error
+
+
 def exists(path: str) -> bool:
     """Whether a file, or on a file system with folders a folder, is there."""
-    return _store(path).exists(path)
+    with _asking(path):
+        return _store(path).exists(path)
 
 
-def escape(path: str) -> str:
-    """Makes a path match itself as a glob pattern."""
-    return re.sub(r"([*?[])", r"[\1]", path)
+def state(path: str) -> FileState | None:
+    """Size and version of a file; None: there is no such file."""
+    with _asking(path):
+        return _store(path).state(path)
+
+
+def map_paths(function: Callable[[str], T], paths: Sequence[str]) -> Iterator[T]:
+    """Yields what a function returns for each path, in order; for remote paths in parallel."""
+    if all(map(is_local, paths)):
+        yield from map(function, paths)
+        return
+    with ThreadPoolExecutor(_PARALLEL_READS) as pool:
+        yield from pool.map(function, paths)
 
 
 def list_files(pattern: str) -> list[FileMetadata]:
     """Metadata of the files that match a glob pattern; none is no error."""
-    try:
-        return _store(pattern).match(pattern)
-    except BeamIOError as error:
-        if _tells_of_absence(error):
-            return []
-        raise
+    with _asking(pattern):
+        try:
+            return _store(pattern).match(pattern)
+        except BeamIOError as error:
+            if _tells_of_absence(error):
+                return []
+            raise
 
 
 def list_below(directory: str) -> list[str]:
     """Paths of all files below a directory."""
-    return [metadata.path for metadata in list_files(join(escape(directory), "**"))]
+    with _asking(directory):
+        return _store(directory).list_below(directory)
 
 
 def _tells_of_absence(error: Exception) -> bool:
@@ -221,11 +264,8 @@ def delete(paths: list[str]) -> None:
 
 
 def delete_tree(directory: str) -> None:
-    """Deletes everything below a directory; nothing there is no error."""
-    if paths := list_below(directory):
-        delete(paths)
-    if FileSystems.get_filesystem(directory).has_dirs() and exists(directory):
-        delete([directory])  # the folders that are left
+    """Deletes a directory and everything below it; nothing there is no error."""
+    _store(directory).delete_tree(directory)
 
 
 def _store(path: str) -> Store:

@@ -6,7 +6,7 @@ target is there, and its exists takes any refusal for a file that is not there.
 
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -14,7 +14,7 @@ from apache_beam.io.filesystem import FileMetadata
 from apache_beam.io.filesystems import FileSystems
 
 from beam_jobs.errors import BuildError
-from beam_jobs.stores import Store
+from beam_jobs.stores import FileState, Store, for_each
 
 # What is a file's own fault: the client tells no HTTP status, only the name of the exception.
 _STATUS = {
@@ -36,10 +36,24 @@ class Hdfs(Store):
     def exists(self, path: str) -> bool:
         return _file_status(path) is not None
 
+    def state(self, path: str) -> FileState | None:
+        found = _file_status(path)
+        if found is None or found["type"] != "FILE":
+            return None
+        version = f"{found.get('fileId')}-{found['modificationTime']}"  # HttpFS gives no fileId
+        return FileState(size_bytes=found["length"], version=version)
+
+    def delete(self, paths: list[str]) -> None:
+        for_each(lambda path: FileSystems.delete([path]), paths)
+
+    def delete_tree(self, directory: str) -> None:
+        """One request deletes a folder with all that is in it."""
+        if self.exists(directory):
+            self.delete([directory])
+
     def move(self, pairs: list[tuple[str, str]]) -> None:
         self.make_folders(pairs)
-        for source, target in pairs:
-            _rename(source, target)
+        for_each(lambda pair: _rename(*pair), pairs)
 
     def match(self, pattern: str) -> list[FileMetadata]:
         plain = re.split(r"[*?[]", pattern, maxsplit=1)[0]
@@ -48,18 +62,36 @@ class Hdfs(Store):
             return [_metadata(pattern, found)] if found and found["type"] == "FILE" else []
         folder = plain.rpartition("/")[0] + "/"
         levels = 0 if "**" in pattern else 1 + pattern.count("/", len(folder))  # 0: all there are
-
-        def walk(client: Any, root: str) -> list[FileMetadata]:
-            return [
-                _metadata(folder + posixpath.relpath(posixpath.join(parent, name), root), found)
-                for (parent, _), _, children in client.walk(
-                    root, depth=levels, status=True, ignore_missing=True
-                )
-                for name, found in children
-            ]
-
-        metadata = _ask(folder, walk) or []
+        metadata = _walk(folder, levels)
         return list(FileSystems.get_filesystem(pattern).match_files(metadata, pattern))
+
+    def list_below(self, directory: str) -> list[str]:
+        return [metadata.path for metadata in _walk(directory.rstrip("/") + "/", 0)]
+
+
+def _walk(folder: str, levels: int) -> list[FileMetadata]:
+    """Metadata of the files below a folder, of so many levels of folders; 0: of all."""
+
+    def walk(client: Any, root: str) -> list[FileMetadata]:
+        return [
+            _metadata(folder + posixpath.relpath(posixpath.join(parent, name), root), found)
+            for (parent, _), _, children in client.walk(
+                root, depth=levels, status=True, ignore_missing=True
+            )
+            for name, found in children
+        ]
+
+    return _ask(folder, walk) or []
+
+
+def entries(folder: str) -> Iterator[str]:
+    """Yields the paths of the files and folders in a folder, whose path ends in a slash, as theirs.
+
+    Raises:
+      BuildError: HDFS refused, or did not answer.
+    """
+    for name, found in _ask(folder, lambda client, path: client.list(path, status=True)) or ():
+        yield f"{folder}{name}/" if found["type"] == "DIRECTORY" else f"{folder}{name}"
 
 
 def _rename(source: str, target: str) -> None:
@@ -102,6 +134,6 @@ def _ask(path: str, request: Callable[[Any, str], Any]) -> Any:
         if status(error) == HTTPStatus.NOT_FOUND:
             return None
         raise BuildError(
-            f"{path} can't be asked for: {error!r}; check --hdfs_host, --hdfs_port (WebHDFS's, "
+            f"{path} can't be accessed: {error!r}; check --hdfs_host, --hdfs_port (WebHDFS's, "
             "mostly 9870) and --hdfs_user"
         ) from error

@@ -2,8 +2,8 @@
 
 import io
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import xxhash
@@ -11,6 +11,8 @@ from PIL import Image, UnidentifiedImageError
 
 from beam_jobs.boxes import EXIF_TRANSPOSED, relative_boxes
 from beam_jobs.colour import in_colour
+from beam_jobs.decode_limits import check_limits, memory_bytes
+from beam_jobs.kept_jpeg import kept_bytes
 from beam_jobs.rejection import Reason, RejectionError
 from beam_jobs.row import Box
 
@@ -25,6 +27,7 @@ HEIF_VERSION = pillow_heif.__version__ if pillow_heif else None
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "TIFF", "BMP", "GIF", "HEIF")
 _ORIENTATION = 0x0112
 _ROUNDING = 0.01  # pixels
+_LARGE_BYTES = 512 << 20  # of 38 megapixels, which take longer to decode than a process to start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +44,8 @@ class ImageOptions:
       max_pixels: larger images are rejected before they are decoded.
       min_side: images with a shorter side, in pixels, are rejected.
       max_input_bytes: larger files are rejected undecoded.
+      max_memory_bytes: images that may take more memory to prepare are rejected undecoded.
+      max_seconds: processor time for an image that is prepared in a process of its own.
       box_frame: boxes are given in the pixels "stored" in the file, or "upright", as a viewer
         that obeys the EXIF orientation shows them.
     """
@@ -54,6 +59,8 @@ class ImageOptions:
     max_pixels: int = 100_000_000
     min_side: int = 16
     max_input_bytes: int = 256 << 20
+    max_memory_bytes: int = 2 << 30
+    max_seconds: int = 60
     box_frame: Literal["stored", "upright"] = "stored"
 
     def __post_init__(self) -> None:
@@ -63,6 +70,8 @@ class ImageOptions:
             ("max_pixels", 1, 2**31),
             ("min_side", 1, 65_500),
             ("max_input_bytes", 1, 2**30),
+            ("max_memory_bytes", 2**20, 2**40),
+            ("max_seconds", 1, 86_400),
         ):
             value = getattr(self, name)
             if not low <= value <= high:
@@ -84,8 +93,9 @@ class ImageOptions:
 class StoredImage:
     """What a record holds of an image; `boxes` are 0…1 of the stored width and height.
 
-    `pixels` is the image as decoded and upright, before it was fitted; `full_size` its width and
-    height had it not been decoded at a reduced scale.
+    `pixels` is the image as decoded and upright, before it was fitted, None where it was prepared
+    in another process; `full_size` its width and height had it not been decoded at a reduced scale.
+    `pixels_hash` has 128 bits, equal for duplicates: of the full size and the pixels.
     """
 
     encoded: bytes
@@ -95,15 +105,9 @@ class StoredImage:
     channels: int
     boxes: tuple[Box, ...]
     clipped_boxes: int
-    pixels: Image.Image
+    pixels: Image.Image | None
+    pixels_hash: int
     full_size: tuple[int, int]
-
-    @property
-    def pixels_hash(self) -> int:
-        """128 bits, equal for duplicates: of the size and the pixels, as decoded."""
-        hasher = _Hasher(str(self.full_size).encode())
-        self.pixels.save(hasher, "PPM")  # piece by piece: joined first, it takes six times as long
-        return hasher.digest.intdigest()
 
 
 class _Hasher(io.BytesIO):
@@ -118,13 +122,32 @@ class _Hasher(io.BytesIO):
         return len(data)
 
 
-def store_image(data: bytes, boxes: Sequence[Box], options: ImageOptions) -> StoredImage:
+def without_pixels(stored: StoredImage) -> StoredImage:
+    """What a record needs of an image, to be sent to another process."""
+    return replace(stored, pixels=None)
+
+
+def store_image(
+    data: bytes,
+    boxes: Sequence[Box],
+    options: ImageOptions,
+    *,
+    large: Callable[[bytes, Sequence[Box]], StoredImage] | None = None,
+) -> StoredImage:
     """Turns an image file and its boxes into what the record holds.
+
+    Args:
+      data: the image file.
+      boxes: text lines in pixels, in the frame `options.box_frame`.
+      options: how images are prepared.
+      large: prepares an image that needs much memory, instead of this process.
 
     Raises:
       RejectionError: the file is no acceptable image, or a box has no area inside it.
     """
     image = _open(data, options)
+    if large and memory_bytes(image) > _LARGE_BYTES:
+        return large(data, boxes)
     file_format = image.format
     orientation = _orientation(image)
     file_size = image.size
@@ -151,15 +174,17 @@ def store_image(data: bytes, boxes: Sequence[Box], options: ImageOptions) -> Sto
         and converted is image
         and image.mode == original_mode
     )
+    del image  # and its memory, before there is a third copy
     pixels = _upright(converted, 1 if turned_by_pillow else orientation)
+    del converted
     full_size = file_size[::-1] if orientation in EXIF_TRANSPOSED else file_size
     if options.encoding == "raw":
         fitted, relative = _fit_raw(pixels, relative, options)
         encoded, stored_format = fitted.tobytes(), "raw"
     else:
         fitted = _within(pixels, full_size, options.max_side)
-        untouched = untouched and fitted.size == file_size
-        encoded = data if untouched else _jpeg(fitted, options.quality)
+        kept = kept_bytes(data) if untouched and fitted.size == file_size else None
+        encoded = kept or _jpeg(fitted, options.quality)
         stored_format = "jpeg"
     return StoredImage(
         encoded=encoded,
@@ -170,8 +195,15 @@ def store_image(data: bytes, boxes: Sequence[Box], options: ImageOptions) -> Sto
         boxes=relative,
         clipped_boxes=clipped,
         pixels=pixels,
+        pixels_hash=_pixels_hash(pixels, full_size),
         full_size=full_size,
     )
+
+
+def _pixels_hash(pixels: Image.Image, full_size: tuple[int, int]) -> int:
+    hasher = _Hasher(str(full_size).encode())
+    pixels.save(hasher, "PPM")  # piece by piece: joined first, it takes six times as long
+    return hasher.digest.intdigest()
 
 
 def _open(data: bytes, options: ImageOptions) -> Image.Image:
@@ -204,6 +236,9 @@ def _open(data: bytes, options: ImageOptions) -> Image.Image:
             Reason.TOO_SMALL,
             f"{width}×{height} pixels; the shorter side must be at least {options.min_side}",
         )
+    check_limits(
+        image, data, max_pixels=options.max_pixels, max_memory_bytes=options.max_memory_bytes
+    )
     return image
 
 

@@ -6,31 +6,43 @@ Rows, references and image bytes go from a file to a file; what is grouped is wh
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.pvalue import AsList, AsMultiMap, AsSingleton, TaggedOutput
+from apache_beam.pvalue import AsDict, AsList, AsMultiMap, AsSingleton, TaggedOutput
 
 from beam_jobs import files
 from beam_jobs.deal import Plan
 from beam_jobs.deduplicate import FindDuplicates, Pixels
 from beam_jobs.errors import BuildError
+from beam_jobs.histogram import Histogram, check_layouts
 from beam_jobs.options import BuildOptions
-from beam_jobs.output import check_output
+from beam_jobs.output import check_finished, check_foreign
 from beam_jobs.prepare import ChunkPreparer
 from beam_jobs.publish import ChunkSummary, Publisher
 from beam_jobs.references import ORDERED_LOCATION, References
 from beam_jobs.rehearse import ChunkRehearser
+from beam_jobs.repeated_ids import check_ids, sum_repeats
+from beam_jobs.row import Row
 from beam_jobs.row_file import Range, RowFile, WriteRows, read_chunks
-from beam_jobs.shard_plan import ShardKey, deal, every_shard, plan_shards
+from beam_jobs.shard_plan import (
+    ShardKey,
+    check_rejections,
+    count_and_example,
+    deal,
+    every_shard,
+    plan_shards,
+)
+from beam_jobs.staging import write_marker
 from beam_jobs.write import (
     ShardWriter,
     Vocabularies,
     WriteDuplicates,
     WriteQuarantine,
-    WrittenShard,
 )
+from schemas.receipt import LAYOUT
 
 INPUTS_NAME = "inputs.json"
 
@@ -68,7 +80,7 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         | beam.Flatten()
         | "ByShard" >> beam.GroupByKey()  # (ShardKey, Iterable[bytes])
         | "WriteShard"
-        >> beam.Map(
+        >> beam.FlatMap(
             _write_shard,
             writer=ShardWriter(
                 prepared=options.prepared_directory,
@@ -77,10 +89,14 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
             ),
             plan=AsSingleton(plan),
             vocabularies=vocabularies,
-        )
-    )  # WrittenShard
+        ).with_outputs("codes", main="shards")
+    )  # WrittenShard and, tagged, its records' categories
+    counts = (
+        written["codes"]  # ((split, category), codes)
+        | "CountValues" >> beam.CombinePerKey(Histogram())
+    )  # ((split, category), records of each value)
     quarantine = prepared["rejected"] | "Quarantine" >> WriteQuarantine(options.staged_directory)
-    listed = duplicates | "ListDuplicates" >> WriteDuplicates(options.staged_directory)  # path
+    listed = duplicates | "ListDuplicates" >> WriteDuplicates(options.staged_directory)
     publisher = Publisher(
         output=options.output,
         staging=options.staging,
@@ -89,13 +105,15 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         split_names=tuple(options.splits),
         build_options=options.recorded(),
         request=options.request,
+        launch=options.launch,
     )
     # The plan is the one element; the side inputs are what has to be written before.
     _ = plan | "Publish" >> beam.Map(
-        lambda _, **written: publisher.publish(**written),
+        lambda plan, **written: publisher.publish(plan, **written),
         inputs=inputs,
         chunks=AsList(prepared["summaries"]),
-        shards=AsList(written),
+        shards=AsList(written["shards"]),
+        category_counts=AsDict(counts),
         duplicates=AsSingleton(
             duplicates
             | "SameLabels" >> beam.Map(lambda each: (1, int(not each.same_labels)))
@@ -125,29 +143,55 @@ def _read(
     path = files.join(options.staging, INPUTS_NAME)
     where = options.source.path
 
-    def checked(count: int) -> int:
+    def checked(count: int, reasons: Mapping[str, tuple[int, str]]) -> int:
         if not dry_run:
-            check_output(options)  # also here: a staged job may run long after it was checked
+            # Also here: a staged job may run long after it was checked.
+            check_finished(options)
+            check_foreign(options)
+            write_marker(options.staging)
         if not count:
             raise BuildError(f"no receipts found in {where}: check --input and --input-format")
         files.write(path, json.dumps(count).encode())  # for whoever watches the progress
+        # Too many bad rows end the build here, before their images are read for the quarantine.
+        check_rejections(count, reasons, options.max_bad_fraction)
         return count
 
+    rows = options.source.read(pipeline)  # Row
     row_files = (
-        options.source.read(pipeline)  # Row
-        | "WriteRows" >> beam.ParDo(WriteRows(options.rows_directory, options.seed))  # RowFile
+        rows | "WriteRows" >> beam.ParDo(WriteRows(options.rows_directory, options.seed))  # RowFile
+    )
+    reasons = AsDict(
+        rows
+        | "RowProblems" >> beam.FlatMap(_problem)
+        | "PerProblem" >> beam.CombinePerKey(count_and_example)
     )
     inputs = AsSingleton(
         row_files
         | "RowsOfFile" >> beam.Map(len)
         | "CountRows" >> beam.CombineGlobally(sum)
-        | "CheckInputs" >> beam.Map(checked)
+        | "CheckInputs" >> beam.Map(checked, reasons=reasons)
+        | "CheckIds"
+        >> beam.Map(
+            check_ids,
+            repeats=AsSingleton(
+                row_files
+                | "RepeatsOfFile" >> beam.Map(attrgetter("repeats"))
+                | "SumRepeats" >> beam.CombineGlobally(sum_repeats)
+            ),
+            max_bad_fraction=options.max_bad_fraction,
+        )
     )
     return (
         row_files
         | "IntoGroups" >> beam.FlatMap(RowFile.ranges, inputs=inputs)  # (group, Range)
         | "ByGroup" >> beam.GroupByKey()  # (group, Iterable[Range])
     ), inputs
+
+
+def _problem(row: Row) -> Iterator[tuple[str, tuple[int, str]]]:
+    if row.problem:
+        reason, message = row.problem
+        yield reason, (1, f"{row.id}: {message}")
 
 
 def _prepare(
@@ -198,15 +242,29 @@ def _write_shard(
     writer: ShardWriter,
     plan: Plan,
     vocabularies: Vocabularies,
-) -> WrittenShard:
+) -> Iterator[Any]:
+    """The shard and, tagged, ((split, category), codes) of its records.
+
+    Raises:
+      BuildError: it does not hold the layouts that the plan gives it.
+    """
     (split, number), parts = shard
-    return writer.write(
+    written, index = writer.write(
         plan.split_names[split],
         number,
         int(plan.shards[split]),
         np.frombuffer(b"".join(parts), ORDERED_LOCATION),
         vocabularies,
     )
+    check_layouts(
+        written.shard.name,
+        index.categories[LAYOUT],
+        expected=plan.histogram(split, number),
+        layouts=vocabularies[LAYOUT],
+    )
+    yield written
+    for name, codes in index.categories.items():
+        yield TaggedOutput("codes", ((written.split, name), codes))
 
 
 def _sum_pairs(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:

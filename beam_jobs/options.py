@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import posixpath
+import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -10,6 +12,7 @@ from beam_jobs import files
 from beam_jobs.image import ImageOptions
 from beam_jobs.source import Source
 from beam_jobs.splits import check_fractions
+from beam_jobs.staging import STAGING, finished_directory
 from schemas.receipt import receipt_features
 
 
@@ -28,6 +31,7 @@ class BuildOptions:
       max_bad_fraction: fail, and publish nothing, if more of the inputs are rejected.
       overwrite: replace a finished dataset at `output`, once the new one is complete.
       seed: seeds the order of records and their choice of splits.
+      launch: identifies this launch, so that two of them never write the same finished files.
     """
 
     source: Source
@@ -40,17 +44,19 @@ class BuildOptions:
     max_bad_fraction: float = 0.05
     overwrite: bool = False
     seed: int = 0
+    launch: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False)
 
     def __post_init__(self) -> None:
         receipt_features(self.source.labels)
         check_fractions(self.splits)
+        _check_is_no_root(self.output)
         if special := set("*?[").intersection(self.output):
             raise ValueError(
                 f"output {self.output} holds {special.pop()!r}, which file systems take for a "
                 "pattern: choose a path without *, ? and ["
             )
         folder = self.source.path.rstrip("/") + "/"
-        if self.source.format in ("folder", "sroie") and self.output.startswith(folder):
+        if self.output.startswith(folder):
             raise ValueError(
                 f"output {self.output} lies in the input folder, whose files would be taken for "
                 "receipts: choose another place"
@@ -76,8 +82,8 @@ class BuildOptions:
 
     @property
     def staging(self) -> str:
-        """Where unfinished work lies: beside the output, deleted at the end."""
-        return self.output.rstrip("/") + ".staging"
+        """Path of the directory of unfinished work, see `beam_jobs.staging`."""
+        return files.join(self.output, STAGING)
 
     @property
     def rows_directory(self) -> str:
@@ -93,7 +99,7 @@ class BuildOptions:
 
     @property
     def staged_directory(self) -> str:
-        return files.join(self.staging, "finished")
+        return finished_directory(self.staging, self.launch)
 
     def recorded(self) -> dict[str, Any]:
         """The options that shape the dataset's bytes, for its manifest."""
@@ -110,5 +116,20 @@ class BuildOptions:
     def request(self) -> str:
         """Digest of everything that was asked for."""
         asked = asdict(self)
-        del asked["overwrite"]
+        del asked["overwrite"], asked["launch"]
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+def _check_is_no_root(output: str) -> None:
+    """Raises ValueError if a path is that of a whole bucket, container or file system."""
+    scheme, separator, path = output.rpartition("://")
+    if not separator:
+        root = not posixpath.normpath(path or "/").strip("/")
+    else:
+        needed = {"azfs": 3, "hdfs": 1}.get(scheme, 2)  # azfs://account/container/folder
+        root = len([name for name in path.split("/") if name]) < needed
+    if root:
+        raise ValueError(
+            f"output {output} is a whole file system or bucket, and a dataset needs a folder of "
+            f"its own: choose one in it, such as {files.join(output, 'receipts')}"
+        )

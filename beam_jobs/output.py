@@ -1,11 +1,13 @@
 """The state of an output directory: empty, being published, finished, or somebody else's."""
 
+from pathlib import Path
+
 from beam_jobs import files
 from beam_jobs.errors import BuildError
 from beam_jobs.options import BuildOptions
+from beam_jobs.publication import begun_publication, read_completed
+from beam_jobs.staging import MARKER, STAGING, is_staging_file
 from schemas.manifest import COMPLETED, MANIFEST, Manifest, is_dataset_file
-
-_BEGUN = "publishing-"
 
 
 def read_manifest(directory: str) -> Manifest:
@@ -13,54 +15,44 @@ def read_manifest(directory: str) -> Manifest:
     return Manifest.from_json(files.read(files.join(directory, MANIFEST)))
 
 
-def begun_name(digest: str) -> str:
-    """Staging file that tells that the dataset with this digest is being moved into place.
-
-    It holds the request that the dataset answers.
-    """
-    return f"{_BEGUN}{digest}"
-
-
-def delete_staging(staging: str) -> None:
-    """Deletes a staging directory, what tells of a publication last: a kill may come between."""
-    paths = files.list_below(staging)
-    if work := [path for path in paths if not path.rpartition("/")[2].startswith(_BEGUN)]:
-        files.delete(work)
-    files.delete_tree(staging)
-
-
-def dataset_files(directory: str) -> list[str]:
-    """Paths below a directory that a build may have written."""
-    root = directory.rstrip("/") + "/"
-    paths = files.list_below(directory)
-    return sorted(path for path in paths if is_dataset_file(path.removeprefix(root)))
-
-
 def is_published(options: BuildOptions) -> bool:
-    """Whether a killed build had answered this very request, all but for its clean-up."""
-    completed = files.join(options.output, COMPLETED)
-    if not files.exists(completed):
-        return False
-    begun = files.join(options.staging, begun_name(files.read(completed).decode().strip()))
-    return files.exists(begun) and files.read(begun).decode() == options.request
+    """Returns whether a killed build had finished this very request, all but its clean-up.
 
-
-def check_output(options: BuildOptions) -> None:
-    """Refuses to harm anything.
-
-    Raises:
-      BuildError: the output is a finished dataset that must not be replaced, or holds a file
-        that no build wrote.
+    Never for an overwriting build: the request does not cover the inputs, and whoever asks for a
+    replacement wants what the inputs are now.
     """
+    begun = begun_publication(options.staging)
+    return (
+        not options.overwrite
+        and begun is not None
+        and begun.request == options.request
+        and begun.completed == read_completed(options.output)
+    )
+
+
+def check_finished(options: BuildOptions) -> None:
+    """Raises BuildError if the output is a finished dataset that must not be replaced."""
     if files.exists(files.join(options.output, COMPLETED)) and not options.overwrite:
-        if not files.list_below(options.staging):
-            files.delete_tree(options.staging)  # a kill left the folders of finished work
         raise BuildError(
             f"{options.output} holds a finished dataset: choose another --output, or replace it "
             "with --overwrite"
         )
-    ours = set(dataset_files(options.output))
-    if foreign := [path for path in files.list_below(options.output) if path not in ours]:
-        raise BuildError(
-            f"{options.output} holds {foreign[0]}, which no build wrote: choose an empty --output"
-        )
+
+
+def check_foreign(options: BuildOptions) -> None:
+    """Raises BuildError if a file in the output directory is one that no build wrote."""
+    if files.is_local(options.staging) and Path(options.staging).is_symlink():
+        raise _foreign(options.output, STAGING)
+    root = options.output.rstrip("/") + "/"
+    names = [path.removeprefix(root) for path in files.list_below(options.output)]
+    marked = f"{STAGING}/{MARKER}" in names
+    for name in names:
+        if not is_dataset_file(name) and not is_staging_file(name, marked=marked):
+            raise _foreign(options.output, name)
+
+
+def _foreign(output: str, name: str) -> BuildError:
+    return BuildError(
+        f"{output} holds {name}, which no build wrote: choose an empty --output, or move that file "
+        "away"
+    )

@@ -14,19 +14,22 @@ import numpy as np
 import orjson
 import PIL
 import xxhash
-from apache_beam.io.filesystems import FileSystems
 
 from beam_jobs import files
+from beam_jobs.checksum import ChecksumReader, RunningChecksum
+from beam_jobs.errors import BuildError
 from beam_jobs.image import HEIF_VERSION, ImageOptions, StoredImage, store_image
-from beam_jobs.prepared import SIDECAR, PreparedChunk, Rejected, chunk_path, records_path
+from beam_jobs.image_process import ImageProcess
+from beam_jobs.prepared import BEGUN, SIDECAR, PreparedChunk, Rejected, chunk_path, records_path
 from beam_jobs.references import LOCATION, References, encode_values, hash_words
 from beam_jobs.rejection import Reason, RejectionError
 from beam_jobs.row import Row
+from beam_jobs.source_version import MISSING, UNKNOWN, are_current, source_versions
 from schemas import __version__
 from schemas.example import encode_example
 from schemas.quarantine import REJECTED_FEATURES
 from schemas.receipt import Feature, Label, categories, id_feature, receipt_features
-from schemas.tfrecord import frame
+from schemas.tfrecord import CorruptRecordError, frame
 
 
 def staged_features(labels: Sequence[Label]) -> tuple[Feature, ...]:
@@ -52,18 +55,22 @@ class ChunkPreparer:
     seed: int
 
     def prepare(self, number: int, serialized_rows: Iterable[bytes]) -> PreparedChunk:
-        """Prepares one chunk, or finds it prepared already."""
+        """Prepares one chunk, or returns what an earlier run has prepared of it."""
         lines = sorted(serialized_rows)
         digest = self._digest(lines)
         sidecar = chunk_path(self.directory, number, digest) + SIDECAR
         records = records_path(self.directory, number, digest)
-        if files.exists(sidecar) and files.exists(records):
-            chunk = PreparedChunk.from_bytes(files.read(sidecar))
-            if _is_fresh(chunk, sidecar):
-                return chunk
-        with files.create(records) as output:
-            writer = _ChunkWriter(self, number, digest)
-            for row in unique_rows(lines):
+        if chunk := _prepared_earlier(sidecar, records):
+            return chunk
+        begun = chunk_path(self.directory, number, digest) + BEGUN
+        # A worker that began this chunk has not finished it.
+        died = files.exists(begun) and not files.exists(sidecar)
+        files.write(begun, b"without the .npz file beside it, this chunk was not finished\n")
+        rows = list(unique_rows(lines))
+        versions = source_versions(row.uri for row in rows if row.uri)  # before they are read
+        with files.create(records) as output, ImageProcess(self.image) as process:
+            writer = _ChunkWriter(self, number, digest, versions, process=process, apart=died)
+            for row in rows:
                 output.write(writer.record(row))
         chunk = writer.finish()
         files.write(sidecar, chunk.to_bytes())
@@ -76,6 +83,17 @@ class ChunkPreparer:
         for line in lines:
             digest.update(len(line).to_bytes(8, "little") + line)
         return digest.digest()[:16]
+
+
+def _prepared_earlier(sidecar: str, records: str) -> PreparedChunk | None:
+    """The chunk of these files; None if one is missing or damaged, or a source file has changed."""
+    try:
+        chunk = PreparedChunk.from_bytes(files.read(sidecar))
+        if not are_current(chunk.source_versions):
+            return None
+        return chunk if ChecksumReader(records).finish() == chunk.records_checksum else None
+    except (FileNotFoundError, CorruptRecordError):
+        return None
 
 
 def make_references(
@@ -100,12 +118,24 @@ def make_references(
 class _ChunkWriter:
     """Collects what is known of a chunk's records while they are written one after the other."""
 
-    def __init__(self, preparer: ChunkPreparer, number: int, digest: bytes) -> None:
+    def __init__(
+        self,
+        preparer: ChunkPreparer,
+        number: int,
+        digest: bytes,
+        source_versions: dict[str, str],
+        *,
+        process: ImageProcess,
+        apart: bool,
+    ) -> None:
         self._preparer = preparer
+        self._process = process
+        self._apart = apart
         self._features = staged_features(preparer.labels)
         self._number = number
         self._digest = digest
         self._end = 0
+        self._checksum = RunningChecksum()
         self._accepted: list[Row] = []
         self._keys: list[tuple[int, int]] = []
         self._locations: list[tuple[int, bytes, int, int]] = []
@@ -113,10 +143,16 @@ class _ChunkWriter:
         self._rejected: list[Rejected] = []
         self._clipped_boxes = 0
         self._fingerprint = hashlib.sha256()
-        self._source_sizes: dict[str, int] = {}
+        self._source_versions = source_versions
 
     def record(self, row: Row) -> bytes:
         """The framed record of a row, accepted or rejected."""
+        framed = self._framed(row)
+        self._end += len(framed)
+        self._checksum.update(framed)
+        return framed
+
+    def _framed(self, row: Row) -> bytes:
         data = b""
         offset = self._end
         try:
@@ -129,7 +165,6 @@ class _ChunkWriter:
             image = self._stored(data, row)
         except RejectionError as error:
             framed = frame(_rejected_example(row, data, error))
-            self._end += len(framed)
             self._rejected.append(
                 Rejected(
                     word=hash_words(row.id, seed=self._preparer.seed)[0],
@@ -143,7 +178,6 @@ class _ChunkWriter:
             )
             return framed
         framed = frame(encode_example(self._features, _values(row, image)))
-        self._end += len(framed)
         self._clipped_boxes += image.clipped_boxes
         self._accepted.append(row)
         self._keys.append(hash_words(row.id, seed=self._preparer.seed))
@@ -156,7 +190,6 @@ class _ChunkWriter:
         if not row.uri:
             return b""
         limit = self._preparer.image.max_input_bytes
-        self._source_sizes[row.uri] = -1
         try:
             data = files.read_range(row.uri, 0, limit + 1)
         except OSError as error:
@@ -165,7 +198,8 @@ class _ChunkWriter:
             missing = isinstance(error, FileNotFoundError)
             reason = Reason.FILE_MISSING if missing else Reason.UNREADABLE
             raise RejectionError(reason, str(error)) from error
-        self._source_sizes[row.uri] = len(data)
+        if self._source_versions[row.uri] == MISSING:  # it has come meanwhile
+            self._source_versions[row.uri] = UNKNOWN
         if len(data) > limit and row.problem:
             return b""
         if len(data) > limit:
@@ -177,9 +211,19 @@ class _ChunkWriter:
 
     def _stored(self, data: bytes, row: Row) -> StoredImage:
         try:
-            return store_image(data, row.boxes, self._preparer.image)
-        except (RejectionError, MemoryError):  # a lack of memory is not the image's fault
+            if self._apart:
+                return self._process.store_image(data, row.boxes)
+            return store_image(
+                data, row.boxes, self._preparer.image, large=self._process.store_image
+            )
+        except (RejectionError, BuildError):
             raise
+        except MemoryError as error:  # a lack of memory is not the image's fault
+            raise BuildError(
+                f"this machine has too little memory to prepare {row.uri} (id {row.id!r}): give it "
+                "more, or run fewer workers, and run the same command again; an image for which "
+                "there is still too little is then rejected"
+            ) from error
         except Exception as error:  # one image in ten million must not end the job
             raise RejectionError(Reason.FAILED, f"preparing failed: {error!r}") from error
 
@@ -198,8 +242,9 @@ class _ChunkWriter:
             truth=np.array([_truth(row) for row in self._accepted], np.uint64),
             rejected=tuple(self._rejected),
             clipped_boxes=self._clipped_boxes,
+            records_checksum=self._checksum.result(),
             fingerprint=self._fingerprint.hexdigest(),
-            source_sizes=self._source_sizes,
+            source_versions=self._source_versions,
         )
 
 
@@ -253,21 +298,3 @@ def _rejected_example(row: Row, data: bytes, error: RejectionError) -> bytes:
 def _truth(row: Row) -> int:
     labels = {**row.categories, **row.labels}
     return hash_words(orjson.dumps((row.group, labels, row.boxes), option=orjson.OPT_SORT_KEYS))[0]
-
-
-def _is_fresh(chunk: PreparedChunk, sidecar: str) -> bool:
-    """Whether no source file has changed since the chunk was prepared."""
-    prepared_at = FileSystems.last_updated(sidecar)
-    for uri, size in chunk.source_sizes.items():
-        try:
-            # A path that looks like a glob pattern must match itself.
-            found = [each for each in files.list_files(files.escape(uri)) if each.path == uri]
-        except Exception:  # what can't be asked for is read again
-            return False
-        if not found and size >= 0:
-            return False
-        if found and (
-            found[0].size_in_bytes != size or found[0].last_updated_in_seconds > prepared_at
-        ):
-            return False
-    return True

@@ -10,8 +10,11 @@ import numpy.typing as npt
 
 from beam_jobs import files
 from beam_jobs.references import References
+from schemas.manifest import FileChecksum
+from schemas.tfrecord import frame, unframe
 
 SIDECAR = ".npz"
+BEGUN = ".begun"
 
 
 def chunk_path(directory: str, number: int, digest: bytes) -> str:
@@ -49,8 +52,9 @@ class PreparedChunk:
       truth: uint64 [n], hash of layout, group, labels and boxes.
       rejected: its rejected inputs.
       clipped_boxes: boxes that reached beyond their image.
+      records_checksum: that of the file with its records.
       fingerprint: hex SHA-256 over ids and the XXH3 hashes of source bytes.
-      source_sizes: uri to bytes of each source file as read, -1 where there was none.
+      source_versions: uri to the version of each source file, see `source_version`.
     """
 
     number: int
@@ -60,22 +64,24 @@ class PreparedChunk:
     truth: npt.NDArray[np.uint64]
     rejected: tuple[Rejected, ...]
     clipped_boxes: int
+    records_checksum: FileChecksum
     fingerprint: str
-    source_sizes: dict[str, int]
+    source_versions: dict[str, str]
 
     @property
     def inputs(self) -> int:
         return len(self.references) + len(self.rejected)
 
     def to_bytes(self) -> bytes:
-        """Contents of the sidecar file."""
+        """Contents of the sidecar file: an .npz in the frame of a record, which has checksums."""
         text = {
             "number": self.number,
             "ids": self.ids,
             "rejected": [vars(each) for each in self.rejected],
             "clipped_boxes": self.clipped_boxes,
+            "records_checksum": vars(self.records_checksum),
             "fingerprint": self.fingerprint,
-            "source_sizes": self.source_sizes,
+            "source_versions": self.source_versions,
         }
         buffer = io.BytesIO()
         np.savez(
@@ -85,12 +91,16 @@ class PreparedChunk:
             truth=self.truth,
             references=np.frombuffer(self.references.to_bytes(), np.uint8),
         )
-        return buffer.getvalue()
+        return frame(buffer.getvalue())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Inverse of `to_bytes`."""
-        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        """Inverse of `to_bytes`.
+
+        Raises:
+          CorruptRecordError: the file is damaged.
+        """
+        with np.load(io.BytesIO(unframe(data, 0)), allow_pickle=False) as arrays:
             text = json.loads(arrays["text"].tobytes())
             return cls(
                 references=References.from_bytes(arrays["references"].tobytes()),
@@ -98,5 +108,6 @@ class PreparedChunk:
                 pixels=arrays["pixels"],
                 truth=arrays["truth"],
                 rejected=tuple(Rejected(**each) for each in text.pop("rejected")),
+                records_checksum=FileChecksum(**text.pop("records_checksum")),
                 **text,
             )

@@ -1,12 +1,14 @@
 """A progress bar for a running build, from what has appeared in its staging directory."""
 
 import json
+import posixpath
+import sys
 import threading
-from collections import Counter
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from fnmatch import fnmatch
 
-from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 from tqdm import tqdm
 
@@ -16,8 +18,10 @@ from beam_jobs.job import INPUTS_NAME
 from beam_jobs.options import BuildOptions
 from beam_jobs.prepared import SIDECAR, PreparedChunk
 from beam_jobs.shard_plan import PLAN_NAME
+from schemas.tfrecord import CorruptRecordError
 
 _LOCAL_INTERVAL_S, _REMOTE_INTERVAL_S = 0.5, 10.0
+_LOOKING_FRACTION = 0.05  # of the time, at most
 
 
 @contextmanager
@@ -40,32 +44,66 @@ def _watch(options: BuildOptions, done: threading.Event) -> None:
     local = FileSystems.get_scheme(options.output) is None
     interval_s = _LOCAL_INTERVAL_S if local else _REMOTE_INTERVAL_S
     with tqdm(desc="reading the table", unit=" images", dynamic_ncols=True) as bar:
-        seen: set[str] = set()
-        counts: Counter[str] = Counter()
-        while not done.wait(interval_s):
+        watcher = _Watcher(bar, options)
+        pause_s = interval_s
+        while not done.wait(pause_s):
+            started_s = time.monotonic()
+            with suppress(OSError, BuildError):  # a file was moved meanwhile: look again
+                watcher.look()
+            pause_s = _pause_s(interval_s, time.monotonic() - started_s)
+
+
+def _pause_s(interval_s: float, look_s: float) -> float:
+    """Seconds until the next look, from what the last one has taken."""
+    return max(interval_s, look_s * (1 / _LOOKING_FRACTION - 1))
+
+
+class _Watcher:
+    """Brings a bar up to date, and lists a folder only while files come into it."""
+
+    def __init__(self, bar: tqdm, options: BuildOptions) -> None:
+        self._bar = bar
+        self._options = options
+        self._seen: set[str] = set()
+        self._rejected = 0
+        self._shards = 0  # 0: not planned yet
+
+    def look(self) -> None:
+        if self._bar.total is None:
+            self._read_inputs()
+        elif self._bar.n < self._bar.total:
+            self._count_prepared()
+        elif not self._shards:
+            self._read_plan()
+        parts = [f"rejected {self._rejected}"] if self._rejected else []
+        if self._shards:
+            parts.append(f"shards {self._count_finished()}/{self._shards}")
+        self._bar.set_postfix_str(", ".join(parts))
+
+    def _read_inputs(self) -> None:
+        inputs = files.join(self._options.staging, INPUTS_NAME)
+        if files.exists(inputs):
+            self._bar.set_description("preparing")
+            self._bar.reset(total=json.loads(files.read(inputs)))
+
+    def _count_prepared(self) -> None:
+        paths = files.list_below(self._options.prepared_directory)
+        new = sorted({path for path in paths if path.endswith(SIDECAR)} - self._seen)
+        sidecars = files.read_ranges((path, 0, sys.maxsize) for path in new)
+        for path, data in zip(new, sidecars, strict=True):
             try:
-                _update(bar, options, seen, counts)
-            except (OSError, BeamIOError, BuildError):
-                continue  # a file was moved while we looked: look again
+                chunk = PreparedChunk.from_bytes(data)
+            except CorruptRecordError:
+                continue  # it is being prepared anew
+            self._seen.add(path)
+            self._rejected += len(chunk.rejected)
+            self._bar.update(chunk.inputs)
 
+    def _read_plan(self) -> None:
+        plan = files.join(self._options.staging, PLAN_NAME)
+        if files.exists(plan):
+            self._shards = sum(json.loads(files.read(plan))["shards"])
 
-def _update(bar: tqdm, options: BuildOptions, seen: set[str], counts: Counter[str]) -> None:
-    inputs = files.join(options.staging, INPUTS_NAME)
-    plan = files.join(options.staging, PLAN_NAME)
-    if bar.total is None and files.exists(inputs):
-        bar.set_description("preparing")
-        bar.reset(total=json.loads(files.read(inputs)))
-    if bar.total is None:
-        return
-    pattern = files.join(options.prepared_directory, f"*{SIDECAR}")
-    for path in sorted({each.path for each in files.list_files(pattern)} - seen):
-        chunk = PreparedChunk.from_bytes(files.read(path))
-        seen.add(path)
-        counts["rejected"] += len(chunk.rejected)
-        bar.update(chunk.inputs)
-    parts = [f"rejected {counts['rejected']}"] if counts["rejected"] else []
-    if files.exists(plan):
-        shards = sum(json.loads(files.read(plan))["shards"])
-        finished = files.list_files(files.join(options.staged_directory, "receipts-*.index-*"))
-        parts.append(f"shards {len(finished)}/{shards}")
-    bar.set_postfix_str(", ".join(parts))
+    def _count_finished(self) -> int:
+        names = map(posixpath.basename, files.list_below(self._options.staged_directory))
+        return sum(fnmatch(name, "receipts-*.index-*") for name in names)

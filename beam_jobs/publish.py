@@ -7,27 +7,32 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from beam_jobs import files
+from beam_jobs.checksum import checksum
+from beam_jobs.deal import IntArray, Plan
 from beam_jobs.errors import TRY_AGAIN, BuildError
-from beam_jobs.output import begun_name, dataset_files, delete_staging
 from beam_jobs.prepared import PreparedChunk
-from beam_jobs.write import WrittenShard
+from beam_jobs.publication import Publication
+from beam_jobs.staging import delete_staging
+from beam_jobs.write import ListedFile, WrittenShard
 from schemas import __version__
 from schemas.manifest import (
-    COMPLETED,
     MANIFEST,
     SCHEMA,
     STATISTICS,
     Counts,
     Manifest,
     Split,
-    dealt_histogram,
+    completed_text,
 )
 from schemas.receipt import LAYOUT, Label, receipt_features
 from schemas.statistics import RecordSummary
 from schemas.tfmd import schema_text, statistics_bytes
+
+CategoryCounts = Mapping[
+    tuple[str, str], IntArray
+]  # (split, category) to the records of each value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +69,7 @@ class Publisher:
       split_names: the splits in their order.
       build_options: options that shaped the bytes, for the manifest.
       request: identifies what was asked for, see `BuildOptions.request`.
+      launch: identifies the launch of the build, see `BuildOptions.launch`.
     """
 
     output: str
@@ -73,99 +79,86 @@ class Publisher:
     split_names: tuple[str, ...]
     build_options: Mapping[str, Any]
     request: str
+    launch: str
 
     def publish(
         self,
+        plan: Plan,
         inputs: int,
         chunks: Sequence[ChunkSummary],
         shards: Sequence[WrittenShard],
+        category_counts: CategoryCounts,
         duplicates: tuple[int, int],
-        listings: Sequence[str],
+        listings: Sequence[ListedFile],
         vocabularies: Mapping[str, Sequence[str]],
     ) -> Manifest:
         """Checks the counts, writes the manifest and moves everything into place.
 
         Args:
+          plan: which layouts each shard was dealt.
           inputs: rows that the source gave.
           chunks: one a prepared chunk.
-          shards: all shards of all splits.
+          shards: all shards of all splits; their layouts have been compared with the plan.
+          category_counts: (split, category) to the records of each value; values at the end that
+            no record has may be missing.
           duplicates: how many there are, and how many of them differ in their labels.
-          listings: the quarantine's and the duplicates' files.
+          listings: the quarantine's and the duplicates' files, with their checksums.
           vocabularies: category name to its values.
 
         Raises:
-          BuildError: records were lost.
-          ValueError: a shard does not hold what it was dealt.
+          BuildError: records or shards were lost.
         """
         if (known := sum(chunk.inputs for chunk in chunks)) != inputs:
             raise BuildError(f"the source gave {inputs} rows, {known} were prepared: {TRY_AGAIN}")
-        manifest, statistics = self._describe(chunks, shards, duplicates, vocabularies)
-        _check_deal(shards, manifest)
-        self._write(MANIFEST, manifest.to_json().encode())
-        self._write(SCHEMA, schema_text(manifest.features, vocabularies).encode())
-        self._write(STATISTICS, statistics)
-        names = [MANIFEST, SCHEMA, STATISTICS, *listings]
-        shard_names = [each.shard.name for each in shards]
-        names += shard_names + [each.shard.index_name for each in shards]
-        self._move_into_place(names, shard_names, manifest.digest)
+        _check_deal(plan, shards, category_counts)
+        manifest, described = self._describe(
+            chunks, shards, category_counts, duplicates, listings, vocabularies
+        )
+        text = manifest.to_json().encode()
+        for name, data in (described | {MANIFEST: text}).items():
+            files.write(files.join(self.staged, name), data)
+        names = [MANIFEST, *manifest.files]
+        names += [name for each in shards for name in (each.shard.name, each.shard.index_name)]
+        sizes = {each.shard.name: each.shard.size_bytes for each in shards}
+        publication = Publication(
+            launch=self.launch, request=self.request, completed=completed_text(text).strip()
+        )
+        publication.move_into_place(
+            names, sizes, staged=self.staged, staging=self.staging, output=self.output
+        )
         delete_staging(self.staging)
         return manifest
-
-    def _move_into_place(self, names: list[str], shard_names: list[str], digest: str) -> None:
-        """Replaces the old directory; may be killed and repeated at any point."""
-        completed = files.join(self.output, COMPLETED)
-        begun = files.join(self.staging, begun_name(digest))
-        staged = set(files.list_below(self.staged))
-        if not files.exists(begun):
-            # Only a whole new dataset may harm an old one.
-            if missing := [n for n in shard_names if files.join(self.staged, n) not in staged]:
-                if files.exists(completed) and files.read(completed).decode().strip() == digest:
-                    return  # a retry of a publication that succeeded
-                raise ValueError(f"{missing[0]} is not in {self.staged}: run the build again")
-            if files.exists(completed):
-                files.delete([completed])
-            new = {files.join(self.output, name) for name in names}
-            # A runner may publish twice at once: what the other has just moved in stays.
-            if old := [path for path in dataset_files(self.output) if path not in new]:
-                files.delete(old)
-            files.write(begun, self.request.encode())
-        pairs = [(files.join(self.staged, name), files.join(self.output, name)) for name in names]
-        files.move([(source, target) for source, target in pairs if source in staged])
-        found = set(dataset_files(self.output))
-        if lost := [target for _, target in pairs if target not in found]:
-            raise ValueError(f"{lost[0]} was not moved into place: run the build again")
-        whole = files.join(self.staging, COMPLETED)
-        files.write(whole, digest.encode() + b"\n")
-        files.move([(whole, completed)])
 
     def _describe(
         self,
         chunks: Sequence[ChunkSummary],
         shards: Sequence[WrittenShard],
+        category_counts: CategoryCounts,
         duplicates: tuple[int, int],
+        listings: Sequence[ListedFile],
         vocabularies: Mapping[str, Sequence[str]],
-    ) -> tuple[Manifest, bytes]:
+    ) -> tuple[Manifest, dict[str, bytes]]:
+        """The manifest, and name to bytes of the files that describe the records."""
         features = receipt_features(self.labels)
         splits, statistics = {}, {}
         for split in self.split_names:
             own = sorted((each for each in shards if each.split == split), key=lambda e: e.number)
             counts = {
-                name: np.zeros(len(values), np.int64) for name, values in vocabularies.items()
+                name: tuple(_padded(category_counts[split, name], len(values)).tolist())
+                for name, values in vocabularies.items()
             }
-            for each in own:
-                for name, values in each.category_counts.items():
-                    counts[name] += _dense(values, len(counts[name]))
-            category_counts = {name: tuple(array.tolist()) for name, array in counts.items()}
-            splits[split] = Split(
-                shards=tuple(each.shard for each in own), category_counts=category_counts
-            )
+            splits[split] = Split(shards=tuple(each.shard for each in own), category_counts=counts)
             summary = RecordSummary.merged(each.summary for each in own)
-            statistics[split] = (summary, category_counts)
+            statistics[split] = (summary, counts)
         quarantined: Counter[str] = Counter()
         fingerprint = hashlib.sha256()
         for chunk in sorted(chunks, key=lambda chunk: chunk.number):
             quarantined.update(chunk.quarantined)
             fingerprint.update(bytes.fromhex(chunk.fingerprint))
+        described = {
+            SCHEMA: schema_text(features, vocabularies).encode(),
+            STATISTICS: statistics_bytes(features, statistics, vocabularies),
+        }
         manifest = Manifest(
             features=features,
             labels=self.labels,
@@ -182,25 +175,38 @@ class Publisher:
             build_options=self.build_options,
             source_fingerprint=fingerprint.hexdigest(),
             written_by=f"tillroll {__version__}",
+            files=dict(listings) | {name: checksum(data) for name, data in described.items()},
         )
-        return manifest, statistics_bytes(features, statistics, vocabularies)
-
-    def _write(self, name: str, data: bytes) -> None:
-        files.write(files.join(self.staged, name), data)
+        return manifest, described
 
 
-def _check_deal(shards: Sequence[WrittenShard], manifest: Manifest) -> None:
-    for name, split in manifest.splits.items():
-        expected = dealt_histogram(split.category_counts[LAYOUT], len(split.shards))
-        for each in shards:
-            if each.split == name:
-                found = _dense(each.category_counts[LAYOUT], expected.shape[1])
-                if (found != expected[each.number]).any():
-                    raise ValueError(f"{each.shard.name} does not hold the layouts it was dealt")
+def _check_deal(
+    plan: Plan, shards: Sequence[WrittenShard], category_counts: CategoryCounts
+) -> None:
+    """Checks that each planned shard was written once, and every record of it counted.
+
+    Raises:
+      BuildError: shards or records were lost or repeated.
+    """
+    for number, split in enumerate(plan.split_names):
+        own = [each for each in shards if each.split == split]
+        numbers = Counter(each.number for each in own)
+        once = sum(numbers[shard] == 1 for shard in range(plan.shards[number]))
+        if not once == len(own) == plan.shards[number]:
+            raise BuildError(
+                f"{once:,} of the {plan.shards[number]:,} shards of split {split} were written "
+                f"once: {TRY_AGAIN}"
+            )
+        records = sum(each.shard.records for each in own)
+        for category in (name for of, name in category_counts if of == split):
+            counts = category_counts[split, category]
+            expected = plan.counts[:, number] if category == LAYOUT else counts
+            if counts.sum() != records or (_padded(counts, len(expected)) != expected).any():
+                raise BuildError(
+                    f"the {category} of {records:,} records of split {split} was not counted once "
+                    f"each: {TRY_AGAIN}"
+                )
 
 
-def _dense(counts: Mapping[int, int], size: int) -> npt.NDArray[np.int64]:
-    dense = np.zeros(size, np.int64)
-    for code, count in counts.items():
-        dense[code] = count
-    return dense
+def _padded(counts: IntArray, size: int) -> IntArray:
+    return np.pad(counts, (0, size - len(counts)))

@@ -2,6 +2,7 @@
 
 import io
 import json
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -49,13 +50,24 @@ class References:
             },
         )
 
+    def codes(self, name: str, vocabulary: Sequence[str]) -> npt.NDArray[np.int32]:
+        """Each record's position of its category's value in another vocabulary, which is sorted.
+
+        Raises:
+          KeyError: the vocabulary lacks a value that a record has.
+        """
+        values, codes = self.categories[name]
+        # The own vocabulary may hold values that only records had which were left out.
+        used, row = np.unique(codes, return_inverse=True)
+        return _positions([values[code] for code in used.tolist()], vocabulary)[row]
+
     def recoded(self, vocabularies: Mapping[str, Sequence[str]]) -> Self:
-        """The same records with their categories in other vocabularies, which hold all values."""
+        """The same records with their categories in other vocabularies, see `codes`."""
         return replace(
             self,
             categories={
-                name: (tuple(vocabularies[name]), _recode(values, vocabularies[name])[codes])
-                for name, (values, codes) in self.categories.items()
+                name: (tuple(vocabularies[name]), self.codes(name, vocabularies[name]))
+                for name in self.categories
             },
         )
 
@@ -121,12 +133,23 @@ class References:
 def encode_values(values: Sequence[str]) -> tuple[tuple[str, ...], npt.NDArray[np.int32]]:
     """A category column of these values: its vocabulary, sorted, and int32 positions in it."""
     vocabulary = tuple(sorted(set(values)))
-    return vocabulary, _recode(values, vocabulary)
+    return vocabulary, _positions(values, vocabulary)
 
 
-def _recode(values: Sequence[str], vocabulary: Sequence[str]) -> npt.NDArray[np.int32]:
-    position = {value: number for number, value in enumerate(vocabulary)}
-    return np.array([position[value] for value in values], np.int32)
+def position(value: str, vocabulary: Sequence[str]) -> int:
+    """Position of a value in a sorted vocabulary.
+
+    Raises:
+      KeyError: the vocabulary lacks the value.
+    """
+    at = bisect_left(vocabulary, value)
+    if at == len(vocabulary) or vocabulary[at] != value:
+        raise KeyError(value)
+    return at
+
+
+def _positions(values: Sequence[str], vocabulary: Sequence[str]) -> npt.NDArray[np.int32]:
+    return np.array([position(value, vocabulary) for value in values], np.int32)
 
 
 def hash_words(text: str | bytes, *, seed: int = 0) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from beam_jobs.checksum import checksum
 from beam_jobs.image import ImageOptions
 from beam_jobs.prepare import make_references, unique_rows
 from beam_jobs.prepared import PreparedChunk, Rejected
@@ -50,6 +51,7 @@ class ChunkRehearser:
                 if row.problem
             ),
             clipped_boxes=0,
+            records_checksum=checksum(b""),
             fingerprint="",
-            source_sizes={},
+            source_versions={},
         )

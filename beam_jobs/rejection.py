@@ -8,6 +8,7 @@ class Reason(StrEnum):
 
     BAD_ROW = "bad_row"  # the table's row can't be read
     IMAGE_MISSING = "image_missing"  # the row names no image
+    IMAGE_OUTSIDE = "image_outside"  # the row names an image outside the folder of the images
     ID_MISSING = "id_missing"  # the row has an id column but no id
     DUPLICATE_ID = "duplicate_id"  # another row has the same id
     LAYOUT_MISSING = "layout_missing"
@@ -24,6 +25,11 @@ class Reason(StrEnum):
     TRUNCATED = "truncated"  # the file ends early
     CORRUPT = "corrupt"  # the decoder failed
     TOO_MANY_PIXELS = "too_many_pixels"
+    TOO_MANY_SCANS = "too_many_scans"  # a JPEG file that visits its pixels again and again
+    TOO_MUCH_MEMORY = "too_much_memory"  # preparing it takes more than is allowed
+    TOO_SLOW = "too_slow"  # preparing it takes more time than is allowed
+    KILLED_WORKER = "killed_worker"  # preparing it ended two processes that did nothing else
+    MANY_PAGES = "many_pages"  # a TIFF file of several pages
     TOO_SMALL = "too_small"
     FAILED = "failed"  # preparing it raised an error that is not foreseen: please report it
 

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from beam_jobs import splits
-from schemas.manifest import Manifest, dealt_histogram
+from beam_jobs.deal import largest_deviation
+from schemas.manifest import Manifest
 from schemas.receipt import LAYOUT
 
 
@@ -72,8 +73,7 @@ def _deal_lines(
     most, least = int(totals.argmax()), int(totals.argmin())
     single = int((totals == 1).sum())
     largest = max(
-        float(np.abs(dealt_histogram(column.tolist(), count) - column / count).max())
-        for column, count in zip(counts.T, shards, strict=True)
+        largest_deviation(column, count) for column, count in zip(counts.T, shards, strict=True)
     )
     return [
         *lines,

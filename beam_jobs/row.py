@@ -1,6 +1,5 @@
 """A manifest row: one receipt as its source describes it, never with image bytes."""
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,10 +8,12 @@ from typing import Any, Self
 
 import orjson
 
+from beam_jobs import strict_json
 from beam_jobs.rejection import Reason, RejectionError
 from schemas.receipt import LAYOUT, Label
 
 Box = tuple[float, float, float, float, str]  # xmin, ymin, xmax, ymax in pixels, transcript
+_SHOWN_CHARACTERS = 100  # of a value, in a message
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
@@ -81,12 +82,23 @@ def make_row(
         if _absent(layout):
             raise RejectionError(Reason.LAYOUT_MISSING, "the receipt has no layout")
         if isinstance(layout, list | dict | bool):
-            raise RejectionError(Reason.LABEL_TYPE, f"the layout must be a name, got {layout!r}")
+            raise RejectionError(
+                Reason.LABEL_TYPE, f"the layout must be a name, got {_shown(layout)}"
+            )
+        layout_name = str(layout).strip()
+        group_name = "" if _absent(group) else str(group).strip()
+        for kind, name in (("layout", layout_name), ("group", group_name)):
+            if _breaks(name):
+                raise RejectionError(
+                    Reason.LABEL_TYPE,
+                    f"the {kind} must be one line, got {_shown(name)}: in a CSV file, look for a "
+                    "stray quote",
+                )
         row = Row(
             id=id_,
             uri=uri,
-            group="" if _absent(group) else str(group).strip(),
-            categories={LAYOUT: str(layout).strip()} | {name: str(values[name]) for name in names},
+            group=group_name,
+            categories={LAYOUT: layout_name} | {name: str(values[name]) for name in names},
             labels={name: value for name, value in values.items() if name not in names},
             boxes=parse_boxes(boxes),
         )
@@ -109,9 +121,9 @@ def parse_boxes(raw: Any) -> tuple[Box, ...]:
     if _absent(raw):
         return ()
     try:
-        items = json.loads(raw) if isinstance(raw, str | bytes) else raw
+        items = strict_json.loads(raw) if isinstance(raw, str | bytes) else raw
         boxes: tuple[Any, ...] = tuple(
-            [(*[float(item[side]) for side in _SIDES], _text(item.get("text"))) for item in items]
+            [(*[number(item[side]) for side in _SIDES], _text(item.get("text"))) for item in items]
         )
     except (
         ValueError,
@@ -131,6 +143,22 @@ def parse_boxes(raw: Any) -> tuple[Box, ...]:
     return boxes
 
 
+def number(raw: Any) -> float:
+    """The number that a value is or spells.
+
+    Raises:
+      ValueError, TypeError, OverflowError: it is none.
+    """
+    return float(_plain(raw))
+
+
+def _plain(raw: Any) -> Any:
+    """The value, unless it is a text that only Python takes for a number."""
+    if isinstance(raw, str) and "_" in raw:
+        raise ValueError("a number has no underscore")
+    return raw
+
+
 def _typed(label: Label, raw: Any) -> str | int | float:
     if _absent(raw):
         raise RejectionError(Reason.LABEL_MISSING, f"label {label.name} has no value")
@@ -140,20 +168,33 @@ def _typed(label: Label, raw: Any) -> str | int | float:
         if label.type == "int":
             if not isinstance(raw, str) and raw != int(raw):
                 raise ValueError("not a whole number")
-            value: str | int | float = int(raw)
+            value: str | int | float = int(_plain(raw))
             if not -(2**63) <= int(value) < 2**63:
                 raise ValueError("does not fit 64 bits")
         elif label.type == "float":
-            value = float(raw)
+            value = number(raw)
             if not abs(value) <= 3.4028234663852886e38:
                 raise ValueError("not a finite float32")
         else:
             value = str(raw).strip()
+            if label.type == "category" and _breaks(value):
+                raise ValueError("a category is one line; in a CSV file, look for a stray quote")
     except (ValueError, TypeError, OverflowError) as error:
         raise RejectionError(
-            Reason.LABEL_TYPE, f"label {label.name} must be {label.type}, got {raw!r}: {error}"
+            Reason.LABEL_TYPE,
+            f"label {label.name} must be {label.type}, got {_shown(raw)}: {error}",
         ) from error
     return value
+
+
+def _breaks(name: str) -> bool:
+    """Whether a name holds a line break, as it does where a stray quote has joined lines."""
+    return "\n" in name or "\r" in name
+
+
+def _shown(raw: Any) -> str:
+    text = repr(raw)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def _unicode(text: str) -> str:

@@ -9,6 +9,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import apache_beam as beam
 import numpy as np
@@ -18,10 +19,13 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_jobs import files
 from beam_jobs.chunk import chunk_count, group_count
+from beam_jobs.errors import BuildError
 from beam_jobs.references import hash_words
+from beam_jobs.repeated_ids import NO_REPEATS, Repeats
 from beam_jobs.row import Row
 
 _FILE_BYTES = 1 << 23  # of uncompressed rows, held by one worker
+_MOST_ROWS = 1 << 20  # of a group, 64 times what different ids give it
 _FRAME_BYTES = 1 << 14  # of uncompressed rows, read as a whole
 _COUNT, _WORD = struct.Struct("<I"), struct.Struct("<Q")
 
@@ -38,6 +42,7 @@ class RowFile:
       rows: how many it holds.
       first, last: uint64 [frames], hash of each frame's first and last row.
       end: int64 [frames], byte at which each frame ends.
+      repeats: how many of its rows have the id of a row before, and one of them.
     """
 
     path: str
@@ -45,6 +50,7 @@ class RowFile:
     first: npt.NDArray[np.uint64]
     last: npt.NDArray[np.uint64]
     end: npt.NDArray[np.int64]
+    repeats: Repeats
 
     def __len__(self) -> int:
         return self.rows
@@ -71,6 +77,7 @@ class RowFile:
             first=np.array(first, np.uint64),
             last=np.array(last, np.uint64),
             end=np.cumsum(sizes, dtype=np.int64),
+            repeats=_repeats(ordered),
         )
 
     def ranges(self, inputs: int) -> Iterator[tuple[int, Range]]:
@@ -111,16 +118,34 @@ class WriteRows(beam.DoFn):
 
 
 def read_chunks(group: int, ranges: Iterable[Range], inputs: int) -> dict[int, list[bytes]]:
-    """Serialised rows of each chunk of a group, by the chunk's number."""
+    """Serialised rows of each chunk of a group, by the chunk's number.
+
+    Raises:
+      BuildError: the group has many times the rows that different ids would give it.
+    """
     group_shift, chunk_shift = (
         65 - count(inputs).bit_length() for count in (group_count, chunk_count)
     )
     chunks: dict[int, list[bytes]] = {}
+    count = 0
     for data in files.read_ranges(sorted(ranges)):
         for word, line in _unpack(data):
             if word >> group_shift == group:
                 chunks.setdefault(word >> chunk_shift, []).append(line)
+                count += 1
+        if count > _MOST_ROWS:
+            raise BuildError(
+                f"more than {_MOST_ROWS:,} inputs have the same few ids, such as "
+                f"{Row.from_bytes(line).id!r}, and one worker would have to hold them all: give "
+                "every receipt its own id"
+            )
     return chunks
+
+
+def _repeats(rows: Sequence[HashedRow]) -> Repeats:
+    """Repeats among rows in the order of their hash."""
+    repeated = [line for (word, line), (last, _) in pairwise(rows[::-1]) if word == last]
+    return (len(repeated), repeated[0]) if repeated else NO_REPEATS
 
 
 def _frames(rows: Iterable[HashedRow]) -> Iterator[list[HashedRow]]:

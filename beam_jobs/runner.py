@@ -20,6 +20,8 @@ from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.runner import PipelineRunner
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
+import beam_jobs.local_worker_handler  # noqa: F401  (takes the place of Beam's)
+
 _LOCAL = ("local", "directrunner", "switchingdirectrunner", "fnapirunner")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.pvalue import AsDict, AsSingleton, TaggedOutput
+from apache_beam.pvalue import AsDict, AsList, AsSingleton, TaggedOutput
 
 from beam_jobs import files
 from beam_jobs.deal import BlockStarts, Census, Plan, assign, make_plan
@@ -49,10 +49,11 @@ def plan_shards(
     reasons = AsDict(
         rejected
         | "CountReasons" >> beam.Map(lambda each: (each.reason, (1, f"{each.id}: {each.message}")))
-        | "PerReason" >> beam.CombinePerKey(_count_and_example)
+        | "PerReason" >> beam.CombinePerKey(count_and_example)
     )
 
     def plan(
+        _: None,
         censuses: Sequence[Census],
         vocabularies: Vocabularies,
         inputs: int,
@@ -87,13 +88,15 @@ def plan_shards(
         yield decided
         yield TaggedOutput("starts", _write_starts(options.staging, starts))
 
+    censuses = kept | "Census" >> beam.Map(_census, vocabularies=vocabularies)  # Census
     outputs = (
-        kept
-        | "Census" >> beam.Map(_census, vocabularies=vocabularies)
-        | "AllCensuses" >> beam.combiners.ToList()
+        kept.pipeline
+        | "Once" >> beam.Create([None])
         | "Plan"
         >> beam.FlatMap(
             plan,
+            # As a side input: all together they may be too large for one element.
+            censuses=AsList(censuses),
             vocabularies=vocabularies,
             inputs=inputs,
             duplicates=duplicates,
@@ -131,12 +134,12 @@ def check_rejections(
         raise BuildError(f"all {inputs:,} inputs are bad; nothing was published:{listing}")
 
 
-def _write_starts(staging: str, starts: Mapping[int, BlockStarts]) -> Starts:
+def _write_starts(staging: str, starts: Iterable[tuple[int, BlockStarts]]) -> Starts:
     """Writes the starts of all groups to one file: together they are too large a side input."""
     path = files.join(staging, STARTS_NAME)
     ranges, offset = {}, 0
     with files.create(path) as file:
-        for group, each in starts.items():
+        for group, each in starts:
             data = each.to_bytes()
             file.write(data)
             ranges[group] = (path, offset, len(data))
@@ -151,7 +154,7 @@ def _read(path: str) -> References:
 def _census(kept: tuple[int, str], vocabularies: Vocabularies) -> Census:
     group, path = kept
     references = _read(path)
-    _, layout = references.recoded(vocabularies).categories[LAYOUT]
+    layout = references.codes(LAYOUT, vocabularies[LAYOUT])
     return Census.of(
         group,
         group=references.group,
@@ -176,7 +179,7 @@ def deal(
     own_starts = BlockStarts.from_bytes(
         files.read_range(*starts[group]), splits=len(plan.split_names)
     )
-    _, layout = references.recoded(vocabularies).categories[LAYOUT]
+    layout = references.codes(LAYOUT, vocabularies[LAYOUT])
     split, shard = assign(plan, own_starts, group=references.group, layout=layout)
     locations = references.ordered_locations()
     order = np.lexsort((shard, split))
@@ -208,6 +211,7 @@ def _union(parts: Iterable[Mapping[str, set[str]]]) -> dict[str, set[str]]:
     return union
 
 
-def _count_and_example(parts: Iterable[tuple[int, str]]) -> tuple[int, str]:
+def count_and_example(parts: Iterable[tuple[int, str]]) -> tuple[int, str]:
+    """Sum of the counts, and the first example in the order of text."""
     counts, examples = zip(*parts, strict=True)
     return sum(counts), min(examples)

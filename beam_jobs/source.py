@@ -7,29 +7,30 @@ which the build quarantines.
 import codecs
 import csv
 import json
-import os
-from collections.abc import Iterator, Mapping
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import apache_beam as beam
-from apache_beam.coders import BytesCoder
-from apache_beam.io import ReadAllFromText
-from apache_beam.io.filesystem import CompressionTypes, FileMetadata
+from apache_beam.io.filesystem import FileMetadata
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.io.parquetio import ReadAllFromParquet
 
-from beam_jobs import files
+from beam_jobs import files, strict_json
 from beam_jobs.errors import BuildError
+from beam_jobs.folders import is_system_file, local_files_below
+from beam_jobs.parquet_table import RowGroup, read_header, read_rows
 from beam_jobs.rejection import Reason
-from beam_jobs.row import Row, make_row, rejected_row
+from beam_jobs.row import Row, make_row, number, rejected_row
+from beam_jobs.store_folders import entries, files_below
+from beam_jobs.table_lines import line_ranges, lines_of, lines_of_range
+from beam_jobs.tables import check_header, list_tables
 from schemas.receipt import Label
 
 InputFormat = Literal["csv", "jsonl", "parquet", "folder", "sroie"]
 INPUT_FORMATS: tuple[InputFormat, ...] = ("csv", "jsonl", "parquet", "folder", "sroie")
 COLUMNS = ("image", "id", "layout", "group", "boxes")
 _MAX_FIELD_BYTES = 1 << 24
-_RANGE_BYTES = 1 << 22  # of a table of lines, read by one worker at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,8 @@ class Source:
       format: how to read it.
       labels: the labels every row must have, beside the layout.
       columns: table column of each of `COLUMNS`, where it has another name.
-      image_root: folder that relative image names of a table start from.
+      image_root: folder that relative image names of a table start from and must stay in.
+      confine_images: whether absolute image names must lie in it, too.
     """
 
     path: str
@@ -49,6 +51,7 @@ class Source:
     labels: tuple[Label, ...] = ()
     columns: Mapping[str, str]
     image_root: str
+    confine_images: bool = False
 
     def __post_init__(self) -> None:
         if self.format == "folder" and self.labels:
@@ -61,31 +64,35 @@ class Source:
         """Rows of the source, in no order."""
         match self.format:
             case "folder":
-                folder = pipeline | beam.Create([self.path])
-                return folder | "FolderRows" >> beam.FlatMap(self.folder_rows)
+                parts = (
+                    pipeline
+                    | beam.Create([self.path])
+                    | "FolderParts" >> beam.FlatMap(_folder_parts)
+                    | beam.Reshuffle()
+                )
+                return parts | "FolderRows" >> beam.FlatMap(self.folder_rows)
             case "sroie":
                 matches = pipeline | "Match" >> _match(
                     files.join(files.escape(self.path), "img", "*")
                 )
+                images = matches | "Images" >> beam.Filter(self._is_input)
                 # Each row reads two small files: spread that over the workers.
-                return matches | beam.Reshuffle() | "SroieRow" >> beam.Map(self.sroie_row)
+                return images | beam.Reshuffle() | "SroieRow" >> beam.Map(self.sroie_row)
             case "parquet":
-                rows = (
-                    pipeline
-                    | "Match" >> _match(self.path)
-                    | "Escape" >> beam.Map(_escaped)
-                    | ReadAllFromParquet()  # dict
+                groups = (
+                    self._tables(pipeline)
+                    | "RowGroups" >> beam.FlatMap(self.row_groups)  # RowGroup
+                    | beam.Reshuffle()
                 )
-                return rows | "TableRow" >> beam.Map(lambda row: self.table_row(row, repr(row)))
+                return groups | "ReadTable" >> beam.FlatMap(self.parquet_rows)
             case "csv":
-                matches = pipeline | "Match" >> _match(self.path)
-                return matches | beam.Reshuffle() | "ReadTable" >> beam.FlatMap(self.csv_rows)
+                return self._tables(pipeline) | "ReadTable" >> beam.FlatMap(self.csv_rows)
             case "jsonl":
                 lines = (
-                    pipeline
-                    | "Match" >> _match(self.path)
-                    | "Escape" >> beam.Map(_escaped)
-                    | ReadAllFromText(coder=BytesCoder(), desired_bundle_size=_RANGE_BYTES)  # bytes
+                    self._tables(pipeline)
+                    | "LineRanges" >> beam.FlatMap(line_ranges)  # Range
+                    | beam.Reshuffle()
+                    | "ReadLines" >> beam.FlatMap(lines_of_range)  # bytes
                 )
                 return lines | "TableRow" >> beam.FlatMap(self.jsonl_row)
 
@@ -96,9 +103,7 @@ class Source:
           BuildError: the header lacks a column that every row needs.
         """
         csv.field_size_limit(_MAX_FIELD_BYTES)
-        reader = csv.DictReader(_lines(table.path), restkey=None, strict=True)
-        required = [self._column("image"), self._column("layout")]
-        required += [label.name for label in self.labels]
+        reader = csv.DictReader(_text_lines(table.path), restkey=None, strict=True)
         try:
             header = reader.fieldnames or ()
         except csv.Error as error:
@@ -106,11 +111,7 @@ class Source:
                 f"{table.path} has a header that can't be read, {error}: name the columns with "
                 "--columns, or fix the header"
             ) from error
-        if absent := [name for name in required if name not in header]:
-            raise BuildError(
-                f"{table.path} has no column {', '.join(absent)}; its header is "
-                f"{', '.join(header)}: name the columns with --columns, or fix the header"
-            )
+        self._check_header(table, header)
         while True:
             start = reader.line_num + 1
             try:
@@ -141,13 +142,28 @@ class Source:
         if not text:
             return
         try:
-            values = json.loads(text)
+            values = strict_json.loads(text)
             if not isinstance(values, dict):
                 raise ValueError("not a JSON object")
         except (ValueError, RecursionError) as error:
             yield rejected_row(text, Reason.BAD_ROW, f"not a JSON object: {error}")
         else:
             yield self.table_row(values, text)
+
+    def row_groups(self, table: FileMetadata) -> list[RowGroup]:
+        """Row groups of one Parquet file.
+
+        Raises:
+          BuildError: the file can't be read, or its columns can't be used.
+        """
+        header, groups = read_header(table)
+        self._check_header(table, header)
+        return groups
+
+    def parquet_rows(self, group: RowGroup) -> Iterator[Row]:
+        """Rows of one row group of a Parquet file."""
+        for values in read_rows(group, {*self._required, *self._optional}):
+            yield self.table_row(values, repr(values))
 
     def table_row(self, values: Mapping[str, Any], source: str) -> Row:
         """Row of one table line; `source` is its text, for the quarantine."""
@@ -160,7 +176,9 @@ class Source:
         id_ = _text(values[self._column("id")]) if named else image
         if not image:
             return rejected_row(source, Reason.IMAGE_MISSING, "the row names no image", id_=id_)
-        uri = image if _is_absolute(image) else files.join(self.image_root, image)
+        uri = self._image_uri(image)
+        if uri is None:
+            return rejected_row(source, Reason.IMAGE_OUTSIDE, self._outside(image), id_=id_)
         if not id_:
             return rejected_row(source, Reason.ID_MISSING, "the row's id is empty", uri=uri)
         return make_row(
@@ -174,16 +192,18 @@ class Source:
             source=source,
         )
 
-    def folder_rows(self, folder: str) -> Iterator[Row]:
-        """Rows of all files below a folder; of this machine also behind links, unlike Beam's.
+    def folder_rows(self, part: str) -> Iterator[Row]:
+        """Rows of the files of a part of the folder but system files; locally also behind links.
 
         Raises:
           BuildError: a folder can't be listed.
         """
-        local = files.is_local(folder)
+        local = files.is_local(part)
         # Beam would read no link to a folder, and say nothing.
-        paths = _local_files_below(folder.rstrip("/") or "/") if local else files.list_below(folder)
-        return map(self.folder_row, paths)
+        paths = local_files_below(part.rstrip("/") or "/") if local else files_below(part)
+        for path in paths:
+            if not is_system_file(_below(path, self.path)):
+                yield self.folder_row(path)
 
     def folder_row(self, path: str) -> Row:
         """Row of one file below a folder: the first subfolder is its layout, its path its id."""
@@ -205,7 +225,7 @@ class Source:
         boxes_path = files.join(self.path, "box", f"{id_}.csv")
         key_path = files.join(self.path, "key", f"{id_}.json")
         try:
-            key = json.loads(_decoded(files.read(key_path)))
+            key = strict_json.loads(_decoded(files.read(key_path)))
             if not isinstance(key, dict):
                 raise ValueError("not a JSON object")
         except (OSError, ValueError) as error:
@@ -232,51 +252,70 @@ class Source:
             source=json.dumps(key, ensure_ascii=False, sort_keys=True),
         )
 
+    def _is_input(self, file: FileMetadata) -> bool:
+        return not is_system_file(_below(file.path, self.path))
+
+    def _tables(self, pipeline: beam.Pipeline) -> beam.PCollection[FileMetadata]:
+        """Metadata of the tables, spread over the workers."""
+        path = pipeline | beam.Create([self.path])
+        return path | "ListTables" >> beam.FlatMap(list_tables) | "Spread" >> beam.Reshuffle()
+
+    def _image_uri(self, name: str) -> str | None:
+        """Where an image lies; None if that is where the table may name none."""
+        leads_up = ".." in name.split("/")
+        if _is_absolute(name):
+            inside = name.startswith(f"{self.image_root.rstrip('/')}/") and not leads_up
+            return name if inside or not self.confine_images else None
+        path = posixpath.normpath(name) if leads_up else name
+        return None if path.split("/")[0] == ".." else files.join(self.image_root, path)
+
+    def _outside(self, name: str) -> str:
+        if self.confine_images:
+            return (
+                f"image {name!r} lies outside --image-root {self.image_root}: name it from there "
+                "on, or choose a folder that holds all images"
+            )
+        return (
+            f"image {name!r} lies outside {self.image_root}: name it from there on, or by its "
+            "whole path"
+        )
+
+    def _check_header(self, table: FileMetadata, header: Sequence[str]) -> None:
+        check_header(table.path, header, required=self._required, optional=self._optional)
+
+    @property
+    def _required(self) -> list[str]:
+        """Columns that a table must have."""
+        labels = [label.name for label in self.labels]
+        return [self._column("image"), self._column("layout"), *labels]
+
+    @property
+    def _optional(self) -> list[str]:
+        return [self._column(name) for name in ("id", "group", "boxes")]
+
     def _column(self, name: str) -> str:
         return self.columns.get(name, name)
 
 
 def _match(pattern: str) -> beam.PTransform:
-    """FileMetadata of what matches; a job without input says so itself, see beam_jobs.job."""
+    """FileMetadata of the files that match."""
     return beam.Create([pattern]) | beam.FlatMap(files.list_files)
 
 
-def _local_files_below(folder: str, above: frozenset[str] = frozenset()) -> Iterator[str]:
-    own = os.path.realpath(folder)
-    if own in above:  # a link to a folder that it lies in, whose files come anyway
-        return
-    try:
-        with os.scandir(folder) as entries:
-            found = list(entries)
-    except OSError as error:
-        raise BuildError(
-            f"folder {folder} can't be listed: {error}; make it readable, or move it out of the "
-            "input"
-        ) from error
-    for entry in found:
-        if entry.is_dir():
-            yield from _local_files_below(entry.path, above | {own})
-        else:
-            yield entry.path
+def _text_lines(path: str) -> Iterator[str]:
+    """Lines of a table's text; what is not UTF-8 becomes lone surrogates."""
+    encoding = "utf-8-sig"  # the first line may start with a byte order mark
+    for line in lines_of(path):
+        yield line.decode(encoding, errors="surrogateescape")
+        encoding = "utf-8"
 
 
-def _escaped(table: FileMetadata) -> FileMetadata:
-    """For Beam's readers, which silently skip a path that does not match itself as a pattern."""
-    pattern = files.escape(table.path)
-    if pattern != table.path and not FileSystems.match([pattern])[0].metadata_list:
-        raise BuildError(
-            f"{table.path} lies in a folder that Beam can't match: rename it, without *, ? and ["
-        )
-    return FileMetadata(pattern, table.size_in_bytes)
-
-
-def _lines(path: str) -> Iterator[str]:
-    """Lines of a text file, which may be compressed; what is not UTF-8 becomes lone surrogates."""
-    with FileSystems.open(path, compression_type=CompressionTypes.AUTO) as file:
-        encoding = "utf-8-sig"  # the first line may start with a byte order mark
-        for line in iter(file.readline, b""):
-            yield line.decode(encoding, errors="surrogateescape")
-            encoding = "utf-8"
+def _folder_parts(folder: str) -> Iterator[str]:
+    """Yields what workers may list apart: in a store, all that lies directly in the folder."""
+    if files.is_local(folder):
+        yield folder
+    else:
+        yield from entries(files.join(folder, ""))
 
 
 def _quadrilateral(line: str) -> dict[str, float | str]:
@@ -284,7 +323,7 @@ def _quadrilateral(line: str) -> dict[str, float | str]:
     cells = line.split(",", 8)
     if len(cells) < 9:
         raise ValueError(f"{line!r} is not eight numbers and a transcript")
-    xs, ys = [float(cell) for cell in cells[0:8:2]], [float(cell) for cell in cells[1:8:2]]
+    xs, ys = [number(cell) for cell in cells[0:8:2]], [number(cell) for cell in cells[1:8:2]]
     return {
         "xmin": min(xs),
         "ymin": min(ys),

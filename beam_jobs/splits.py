@@ -5,20 +5,25 @@ goes to the home split; the receipts of a group stay together, and where that ma
 impossible the shares give way.
 """
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 IntArray = npt.NDArray[np.int64]
+SplitArray = npt.NDArray[np.int16]  # positions of splits, -1 for none yet
+MAX_SPLITS = 1000
+_GROUPS_AT_ONCE = 1 << 16  # as Python's numbers, which take ten times the memory
 
 
 def parse_fractions(text: str) -> dict[str, float]:
     """Reads `train=0.9,validation=0.1`.
 
     Raises:
-      ValueError: a name or number is malformed, or the fractions do not add up to 1.
+      ValueError: a name or number is malformed, there are too many splits, or the fractions do
+        not add up to 1.
     """
     fractions: dict[str, float] = {}
     for part in text.split(","):
@@ -36,6 +41,8 @@ def parse_fractions(text: str) -> dict[str, float]:
             raise ValueError(
                 f"the fraction of split {name} must be above 0 and at most 1, got {number}"
             )
+    if len(fractions) > MAX_SPLITS:
+        raise ValueError(f"a dataset has at most {MAX_SPLITS:,} splits, got {len(fractions):,}")
     total = sum(fractions.values())
     if abs(total - 1) > 1e-9:
         raise ValueError(f"split fractions must add up to 1, {text!r} adds up to {total:g}")
@@ -55,11 +62,11 @@ def home_split(names: list[str]) -> int:
 def assign_groups(
     group: npt.NDArray[np.uint64],
     layout: npt.NDArray[np.int32],
-    count: IntArray,
+    count: npt.NDArray[np.int32],
     *,
     totals: IntArray,
     fractions: npt.NDArray[np.float64],
-) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int8]]:
+) -> tuple[npt.NDArray[np.uint64], SplitArray]:
     """Puts whole groups into splits, keeping every layout near its shares.
 
     Greedy, largest group first, each to the split in which it raises the squared relative
@@ -74,34 +81,62 @@ def assign_groups(
     Returns:
       The groups in ascending order and the split of each.
     """
-    groups, position = np.unique(group, return_inverse=True)
-    sizes = np.zeros(len(groups), np.int64)
-    np.add.at(sizes, position, count)
-    order = np.argsort(position, kind="stable")
-    starts = np.searchsorted(position[order], np.arange(len(groups) + 1)).tolist()
-    layouts, counts = layout[order].tolist(), count[order].tolist()
-    # What a split may still take of a layout; per layout a row of splits.
+    order = np.lexsort((layout, group))
+    group, layout, count = group[order], layout[order], count[order]
+    starts = np.flatnonzero(np.append(True, group[1:] != group[:-1])[: len(group)])
+    sizes = np.add.reduceat(count, starts, dtype=np.int32) if len(starts) else count
+    lengths = np.diff(starts, append=len(group))
+    # What a split may still take of a layout, twice; a list of layouts for each split.
     fair = totals[:, None] * fractions[None, :]
-    room = fair.tolist()
-    weight = (1 / np.maximum(fair, 1e-12)).tolist()
-    chosen = np.zeros(len(groups), np.int8)
-    splits = range(len(fractions))
-    for number in np.lexsort((groups, -sizes)).tolist():
-        pairs = range(starts[number], starts[number + 1])
-        costs = [
-            sum(
-                counts[pair]
-                * (counts[pair] - 2 * room[layouts[pair]][split])
-                * weight[layouts[pair]][split]
-                for pair in pairs
-            )
-            for split in splits
-        ]
-        best = min(splits, key=costs.__getitem__)
-        chosen[number] = best
-        for pair in pairs:
-            room[layouts[pair]][best] -= counts[pair]
-    return groups, chosen
+    room = (2 * fair).T.tolist()
+    weight = (1 / np.maximum(fair, 1e-12)).T.tolist()
+    chosen = np.zeros(len(starts), np.int16)
+    largest_first = np.argsort(-sizes, kind="stable")
+    for turn in range(0, len(starts), _GROUPS_AT_ONCE):
+        groups = largest_first[turn : turn + _GROUPS_AT_ONCE]
+        ends = np.cumsum(lengths[groups])
+        rows = np.repeat(starts[groups] + lengths[groups] - ends, lengths[groups])
+        rows += np.arange(len(rows))
+        pairs = list(zip(layout[rows].tolist(), count[rows].tolist(), strict=True))
+        chosen[groups] = _choose(pairs, ends.tolist(), room, weight)
+    return group[starts], chosen
+
+
+def _choose(
+    pairs: Sequence[tuple[int, int]],
+    ends: Sequence[int],
+    room: Sequence[list[float]],
+    weight: Sequence[list[float]],
+) -> list[int]:
+    """Chooses a split for each group, one after the other, and takes its receipts off the room.
+
+    Plain Python: every choice depends on the one before, and sums of two or three numbers are
+    slower in NumPy.
+
+    Args:
+      pairs: (layout, receipts) of all groups, one group after the other.
+      ends: end of each group in `pairs`.
+      room: for each split, twice the receipts of each layout that it may still take.
+      weight: for each split, what a receipt of each layout weighs.
+    """
+    splits = [(split, room[split], weight[split]) for split in range(len(room))]
+    chosen = []
+    start = 0
+    for end in ends:
+        own = pairs[start:end]
+        start = end
+        best, least = 0, math.inf
+        for split, left, weights in splits:
+            cost = 0.0
+            for layout, count in own:
+                cost += count * (count - left[layout]) * weights[layout]
+            if cost < least:
+                best, least = split, cost
+        left = room[best]
+        for layout, count in own:
+            left[layout] -= 2 * count
+        chosen.append(best)
+    return chosen
 
 
 def quotas(
@@ -127,20 +162,20 @@ def quotas(
     """
     result = np.zeros((len(free), len(fractions)), np.int64)
     totals = free + taken.sum(axis=1)
+    result[(free > 0) & (totals == 1), home] = 1
+    shared = np.flatnonzero((free > 0) & (totals > 1))
+    wanted = np.maximum(totals[shared, None] * fractions - taken[shared], 0)
+    wanted *= (free[shared] / wanted.sum(axis=1))[:, None]
+    floor = np.floor(wanted + 1e-9)
+    left = (free[shared] - floor.sum(axis=1)).astype(np.int64).tolist()
+    part = wanted - floor
     error = np.zeros(len(fractions))
-    for layout in np.flatnonzero(free).tolist():
-        if totals[layout] == 1:
-            result[layout, home] = 1
-            continue
-        wanted = np.maximum(fractions * totals[layout] - taken[layout], 0)
-        wanted *= free[layout] / wanted.sum()
-        floor = np.floor(wanted + 1e-9)
-        left = int(free[layout] - floor.sum())
-        part = wanted - floor
-        preference = np.where(part > 1e-9, part + error, -np.inf)
-        floor[np.argsort(-preference, kind="stable")[:left]] += 1
-        error += wanted - floor
-        result[layout] = floor
+    for row, extra in enumerate(left):
+        if extra:
+            preference = np.where(part[row] > 1e-9, part[row] + error, -np.inf)
+            floor[row, np.argsort(-preference, kind="stable")[:extra]] += 1
+        error += wanted[row] - floor[row]
+    result[shared] = floor
     return result
 
 

@@ -1,12 +1,10 @@
 """Re-reads a dataset directory and names every fault: `python -m beam_jobs.verify DIR`."""
 
 import argparse
-import multiprocessing
-import os
 import sys
+from array import array
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 from apache_beam.io.filesystems import FileSystems
@@ -18,9 +16,11 @@ from beam_jobs.errors import BuildError
 from beam_jobs.exclude import excluded_record, read_excluded, write_excluded
 from beam_jobs.output import read_manifest
 from beam_jobs.runner import beam_options
-from beam_jobs.verify_files import check_descriptions, check_listings, check_names
-from beam_jobs.verify_shard import Fault, ShardCheck, check_shard
-from schemas.manifest import COMPLETED, EXCLUDED, MANIFEST, Manifest, dealt_histogram
+from beam_jobs.verify_files import check_files, check_names
+from beam_jobs.verify_shard import Fault, ShardCheck
+from beam_jobs.verify_workers import check_shards
+from schemas.excluded import Excluded
+from schemas.manifest import COMPLETED, EXCLUDED, MANIFEST, Manifest, check_completed
 from schemas.receipt import LAYOUT
 
 
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help=f"list damaged records in DIRECTORY/{EXCLUDED}, beside those listed there already: "
         "training leaves them out. Shards stay as they are; delete the file to undo it",
     )
-    parser.add_argument("--workers", type=int, help="processes (default: one a core)")
+    parser.add_argument("--workers", type=int, help="processes (default: one per core)")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     known, others = parser.parse_known_args(argv)
     if known.workers is not None and known.workers < 1:
@@ -77,7 +77,7 @@ def _praise(directory: str) -> str:
     manifest = read_manifest(directory)
     shards = sum(len(split.shards) for split in manifest.splits.values())
     sentence = (
-        f"{directory} is sound: {manifest.counts.written:,} records in {shards:,} shards, "
+        f"{directory} is valid: {manifest.counts.written:,} records in {shards:,} shards, "
         f"{len(manifest.vocabularies[LAYOUT]):,} layouts, each within one record of its fair "
         "share in every shard"
     )
@@ -116,97 +116,108 @@ def verify(
       directory: the dataset directory.
       exclude: whether to add the records of excludable faults to `excluded.json`. These faults are
         yielded last, once the file is written.
-      workers: processes that read shards; None for one a core.
+      workers: processes that read shards; None for one per core.
       options: Beam's options, such as those for S3.
       progress: whether to show a bar on standard error.
 
     Raises:
       BuildError: a store does not answer, or `excluded.json` can't be written.
     """
-    completed = files.join(directory, COMPLETED)
-    if not files.exists(completed):
-        yield Fault(file=completed, message="is not there: no finished dataset, build it again")
+    manifest, faults = _read_manifest(directory)
+    yield from faults
+    if manifest is None:
         return
-    try:
-        manifest = read_manifest(directory)
-    except (OSError, ValueError) as error:
-        yield Fault(file=files.join(directory, MANIFEST), message=str(error))
-        return
+    # What a damaged manifest says of records is no reason to leave one out.
+    can_exclude = not faults
     try:
         excluded = read_excluded(directory, manifest)
     except (OSError, ValueError) as error:
         yield Fault(file=files.join(directory, EXCLUDED), message=str(error))
-        return
-    if files.read(completed).decode(errors="replace").strip() != manifest.digest:
-        yield Fault(file=completed, message="belongs to another manifest than the one beside it")
+        excluded = Excluded(dataset_digest=manifest.digest)
+        can_exclude = False  # it would replace the file
+    exclude = exclude and can_exclude
     yield from check_names(directory, manifest)
-    yield from check_descriptions(directory)
-    yield from check_listings(directory, manifest)
+    yield from check_files(directory, manifest)
 
     tasks = [
         (name, number, excluded.shards.get(shard.name, ()))
         for name, split in manifest.splits.items()
         for number, shard in enumerate(split.shards)
     ]
-    checks: dict[str, list[ShardCheck]] = {name: [] for name in manifest.splits}
+    totals = Totals(manifest)
     newly_excluded: list[Fault] = []
-    workers = min(workers or len(os.sched_getaffinity(0)), len(tasks))
-    with ProcessPoolExecutor(
-        workers,
-        multiprocessing.get_context("spawn"),  # a fork would inherit the clients' connections
-        initializer=_start_worker,
-        initargs=(options or PipelineOptions([]),),
-    ) as pool:
-        check_one = partial(check_shard, directory, manifest, exclude=exclude)
-        results = pool.map(check_one, *zip(*tasks, strict=True))
-        for (name, number, _), check in zip(
-            tasks,
-            tqdm(results, total=len(tasks), unit=" shards", disable=not progress),
-            strict=True,
-        ):
-            checks[name].append(check)
-            records = []
-            for fault in check.faults:
-                if exclude and fault.excludable:
-                    newly_excluded.append(fault)
-                    records.append(excluded_record(fault))
-                else:
-                    yield fault
-            excluded = excluded.adding(manifest.splits[name].shards[number].name, records)
-    yield from _check_whole(directory, manifest, checks)
+    results = check_shards(
+        directory, manifest, tasks, exclude=exclude, workers=workers, options=options
+    )
+    for (name, number, _), check in zip(
+        tasks, tqdm(results, total=len(tasks), unit=" shards", disable=not progress), strict=True
+    ):
+        totals.add(name, check)
+        records = []
+        for fault in check.faults:
+            if exclude and fault.excludable:
+                newly_excluded.append(fault)
+                records.append(excluded_record(fault))
+            else:
+                yield replace(fault, excludable=fault.excludable and can_exclude)
+        excluded = excluded.adding(manifest.splits[name].shards[number].name, records)
+    yield from totals.faults(directory)
     if newly_excluded:
         write_excluded(directory, excluded)
         yield from newly_excluded
 
 
-def _start_worker(options: PipelineOptions) -> None:
-    FileSystems.set_options(options)
+def _read_manifest(directory: str) -> tuple[Manifest | None, list[Fault]]:
+    """The manifest, None if there is nothing to be read, and what is wrong with it."""
+    completed, path = files.join(directory, COMPLETED), files.join(directory, MANIFEST)
+    if not files.exists(completed):
+        message = "is not there: no finished dataset, build it again"
+        return None, [Fault(file=completed, message=message)]
+    faults = []
+    try:
+        text = files.read(path)
+        try:
+            check_completed(files.read(completed), text)
+        except ValueError as error:
+            faults.append(Fault(file=path, message=str(error)))
+        return Manifest.from_json(text), faults
+    except (OSError, ValueError) as error:
+        return None, [*faults, Fault(file=path, message=str(error))]
 
 
-def _check_whole(
-    directory: str, manifest: Manifest, checks: dict[str, list[ShardCheck]]
-) -> Iterator[Fault]:
-    path = files.join(directory, MANIFEST)
-    for name, split in manifest.splits.items():
-        shards = [check.category_counts for check in checks[name]]
-        if not all(LAYOUT in counts for counts in shards):
-            continue  # an index can't be read: said already
-        for category, expected in split.category_counts.items():
-            found = sum((counts[category] for counts in shards), np.zeros(len(expected), np.int64))
-            if tuple(found.tolist()) != expected:
-                yield Fault(file=path, message=f"{category} counts of {name} are not the records'")
-        dealt = dealt_histogram(split.category_counts[LAYOUT], len(split.shards))
-        for shard, counts, expected_row in zip(split.shards, shards, dealt, strict=True):
-            for layout in np.flatnonzero(counts[LAYOUT] != expected_row)[:1].tolist():
-                yield Fault(
-                    file=files.join(directory, shard.name),
-                    message=f"holds {counts[LAYOUT][layout]} records of layout "
-                    f"{manifest.vocabularies[LAYOUT][layout]!r}, its fair share is "
-                    f"{expected_row[layout]}",
-                )
-    hashes = np.concatenate([check.id_hashes for part in checks.values() for check in part])
-    if (repeated := len(hashes) - len(np.unique(hashes))) > 0:
-        yield Fault(file=path, message=f"{repeated} ids stand in the dataset more than once")
+class Totals:
+    """Sums over all shards, taken while they are checked: no shard's counts are kept."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._counts = {
+            (split, name): np.zeros(len(values), np.int64)
+            for split in manifest.splits
+            for name, values in manifest.vocabularies.items()
+        }
+        self._unreadable: set[str] = set()
+        self._id_hashes = array("Q")
+
+    def add(self, split: str, check: ShardCheck) -> None:
+        """Adds a shard of a split."""
+        if not check.codes:
+            self._unreadable.add(split)
+        for name, codes in check.codes.items():
+            np.add.at(self._counts[split, name], codes, 1)
+        self._id_hashes.frombytes(check.id_hashes.tobytes())
+
+    def faults(self, directory: str) -> Iterator[Fault]:
+        """Yields what is wrong with the sums."""
+        path = files.join(directory, MANIFEST)
+        for (split, name), counts in self._counts.items():
+            if split in self._unreadable:
+                continue  # an index can't be read: said already
+            if self._manifest.splits[split].category_counts[name] != tuple(counts.tolist()):
+                yield Fault(file=path, message=f"{name} counts of {split} are not the records'")
+        hashes = np.frombuffer(self._id_hashes, np.uint64)
+        hashes.sort()
+        if repeated := int((hashes[1:] == hashes[:-1]).sum()):
+            yield Fault(file=path, message=f"{repeated} ids occur in the dataset more than once")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from schemas.manifest import (
     Manifest,
     Shard,
     Split,
+    completed_text,
     index_name,
     shard_name,
 )
@@ -147,8 +148,9 @@ def write_directory(folder: Path, *, records: int, layouts: int) -> None:
         source_fingerprint="",
         written_by="benchmarks",
     )
-    (folder / MANIFEST).write_text(manifest.to_json())
-    (folder / COMPLETED).write_text(manifest.digest)
+    text = manifest.to_json()
+    (folder / MANIFEST).write_text(text)
+    (folder / COMPLETED).write_text(completed_text(text.encode()))
 
 
 if __name__ == "__main__":

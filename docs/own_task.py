@@ -10,7 +10,7 @@ from pipeline.config import InputConfig
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TotalReader:
-    """Estimates the label `total`, on a log scale; built with `--label total:float`."""
+    """Estimates the label `total`, below 0 for refunds, on a log scale (`--label total:float`)."""
 
     size: int = 128
     filters: int = 32
@@ -26,11 +26,13 @@ class TotalReader:
         return keras.Model(image, keras.layers.Dense(1, dtype="float32")(hidden))
 
     def loss(self, outputs, batch):
-        return tf.abs(outputs[:, 0] - tf.math.log1p(batch["total"]))
+        total = batch["total"]
+        return tf.abs(outputs[:, 0] - tf.sign(total) * tf.math.log1p(tf.abs(total)))
 
     def metrics(self, outputs, batch):
-        error = tf.abs(tf.math.expm1(outputs[:, 0]) - batch["total"])
-        return {"within_a_tenth": tf.cast(error <= 0.1 * batch["total"], tf.float32)}
+        error = tf.abs(self.predictions(outputs)["total"] - batch["total"])
+        return {"within_a_tenth": tf.cast(error <= 0.1 * tf.abs(batch["total"]), tf.float32)}
 
     def predictions(self, outputs):
-        return {"total": tf.math.expm1(outputs[:, 0])}
+        scaled = outputs[:, 0]
+        return {"total": tf.sign(scaled) * tf.math.expm1(tf.abs(scaled))}

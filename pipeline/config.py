@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from pipeline.option_checks import check_integer, check_number, check_type
+
 Augmentation = Callable[[dict[str, Any], Any], dict[str, Any]]
 
 
@@ -23,6 +25,9 @@ class Balance:
     by: str = "layout"
 
     def __post_init__(self) -> None:
+        check_number("temperature", self.temperature, example=0.3)
+        check_number("repeat_cap", self.repeat_cap, example=8)
+        check_type("by", self.by, str, example="'layout'")
         if not 0 <= self.temperature <= 1:
             raise ValueError(
                 f"temperature must be 0 (every layout alike) to 1 (natural shares), "
@@ -50,10 +55,11 @@ class Reading:
     buffer_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("run_length", "parallel_reads", "buffer_bytes"):
+        check_integer("run_length", self.run_length, example=32)
+        for name in ("parallel_reads", "buffer_bytes"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+            if value is not None:
+                check_integer(name, value, example=32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +78,8 @@ class RandomCrop:
     min_visible: float = 0.3
 
     def __post_init__(self) -> None:
+        check_number("min_side", self.min_side, example=0.7)
+        check_number("min_visible", self.min_visible, example=0.3)
         if not 0 < self.min_side <= 1:
             raise ValueError(f"min_side must be above 0 and at most 1, got {self.min_side}")
         if not 0 <= self.min_visible <= 1:
@@ -92,8 +100,9 @@ class InputConfig:
       sample_weights: elements carry importance weights, which undo `balance`.
       features: None for elements as Keras takes them, (image, label) or, with `sample_weights`,
         (image, label, weight). Else the names of the features of a dict: "image", "label",
-        "weight", "boxes", "text" (of the boxes), "id", "step" and "row" (place in the global
-        batch), "seed" (of the example), the names of declared labels, and `NAME_id` for categories.
+        "weight", "boxes", "text" (of the boxes), "id", "step" and "row" (number in the global
+        batch, whose rows lie in another order), "seed" (of the example), the names of declared
+        labels, and `NAME_id` for categories.
       max_boxes: rows of "boxes" and "text"; further boxes are left out.
       augmentations: operations of `pipeline.augment`, or any callables like them, run in batches;
         one with Python's `if` or `while` over tensors needs the decorator `tf.function`.
@@ -123,10 +132,26 @@ class InputConfig:
     parallel_decodes: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("height", "width", "max_boxes", "parallel_decodes"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+        for name, example in (("height", 256), ("width", 256), ("channels", 3), ("max_boxes", 256)):
+            check_integer(name, getattr(self, name), example=example)
+        if self.parallel_decodes is not None:
+            check_integer("parallel_decodes", self.parallel_decodes, example=64)
+        check_type("label", self.label, str, example="'layout'")
+        check_type("sample_weights", self.sample_weights, bool, example="True")
+        check_type("balance", self.balance, Balance, example="Balance(temperature=0.3)")
+        check_type("reading", self.reading, Reading, example="Reading(run_length=32)")
+        if self.crop is not None:
+            check_type("crop", self.crop, RandomCrop, example="RandomCrop()")
+        if self.features is not None and not _is_tuple(self.features, str):
+            raise ValueError(
+                "features must be None or a tuple of names, such as ('image', 'label'), got "
+                f"{self.features!r}"
+            )
+        if self.augmentations != () and not _is_tuple(self.augmentations, Callable):
+            raise ValueError(
+                "augmentations must be a tuple of functions, such as (Rotate(),), got "
+                f"{self.augmentations!r}"
+            )
         for name, allowed in (
             ("channels", (1, 3)),
             ("fit", ("pad", "stretch")),
@@ -146,3 +171,8 @@ class InputConfig:
                 "placement 'device' leaves augmentation to the training step, which needs the "
                 "features 'image' and 'seed': name them in features"
             )
+
+
+def _is_tuple(values: Any, kind: Any) -> bool:
+    """Tells whether values are a tuple of one or more of a kind."""
+    return isinstance(values, tuple) and bool(values) and all(isinstance(x, kind) for x in values)

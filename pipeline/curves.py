@@ -36,7 +36,7 @@ def draw_curves(lines: Sequence[Mapping[str, float]], title: str, path: Path) ->
     for name, axes in zip(shown, grid[:, 0], strict=True):
         if name == "loss":
             _draw_training(axes, *_points(lines, "loss"))
-        for curve, label, color in _curves(name):
+        for curve, label, color in curves_of(name, lines):
             steps, values = _points(lines, curve)
             if len(steps):
                 axes.plot(
@@ -54,12 +54,18 @@ def draw_curves(lines: Sequence[Mapping[str, float]], title: str, path: Path) ->
     pyplot.close(figure)
 
 
-def _curves(name: str) -> Iterator[tuple[str, str, str]]:
-    """Names in the log, labels and colours."""
+def curves_of(name: str, lines: Sequence[Mapping[str, float]]) -> Iterator[tuple[str, str, str]]:
+    """Yields the name in the log, the label and the color of each curve of a figure."""
     yield f"{_VALIDATION}{name}", "validation", _ALL
-    if name != "loss":
-        yield f"{_VALIDATION}{name}/common_half", "validation, common half of layouts", _COMMON
-        yield f"{_VALIDATION}{name}/rare_half", "validation, rare half of layouts", _RARE
+    if name == "loss":
+        return
+    for half, color in (("common", _COMMON), ("rare", _RARE)):
+        curve = f"{_VALIDATION}{name}/{half}_half"
+        _, layouts = _points(lines, f"{curve}_layouts")
+        _, records = _points(lines, f"{curve}_records")
+        if layouts and records:
+            size = f"{layouts[-1]:,.0f} layouts, {records[-1]:,.0f} records"
+            yield curve, f"validation, {half} half: {size}", color
 
 
 def _draw_training(axes: pyplot.Axes, steps: Sequence[float], values: Sequence[float]) -> None:

@@ -28,6 +28,9 @@ def make_dataset(
 
     Every global batch holds each layout within one record of its share, and so does every
     replica's slice of it. Equal arguments give equal batches, whatever the number of pipelines.
+    Rows of a slice lie in an order that keeps its halves, quarters, eighths, … within one record
+    of their share, too. Other parts of it are fair on average over steps, see
+    `pipeline.batch_order.slice_rows`.
 
     Args:
       data_dir: dataset directory; None for the one that TILLROLL_DATA_DIR names.
@@ -35,12 +38,13 @@ def make_dataset(
       global_batch_size: records a training step takes, over all replicas.
       config: how records become elements.
       seed: seeds the order of the records and the augmentations.
-      start_step: global step to begin with, as when training is resumed.
+      start_step: global step to begin with, as when training is resumed: an int, or the
+        optimizer's `iterations`.
       input_context: which pipeline this is; None for the only one.
 
     Returns:
       Batches of global_batch_size / replicas records, see `InputConfig`; where the pipeline feeds
-      several replicas, their batches follow each other.
+      several replicas, their batches follow each other. After an error, every batch is an error.
 
     Raises:
       ValueError: an argument does not fit the dataset; the sentence says what does.
@@ -63,8 +67,10 @@ def make_distributed_dataset(
 ) -> tf.distribute.DistributedDataset:
     """`make_dataset` for a strategy: each of its input pipelines makes its slice of each batch.
 
-    Train with explicit `steps_per_epoch`: the dataset is infinite. TPUs take no strings: leave "id"
-    and "text" out of the features, or set `experimental_fetch_to_device=False`.
+    Train with explicit `steps_per_epoch`: the dataset is infinite. Keras' `fit` needs a
+    `pipeline.keras_fit.MultiWorkerModel` under MultiWorkerMirroredStrategy, and does not support
+    ParameterServerStrategy. TPUs take no strings: leave "id" and "text" out of the features, or set
+    `experimental_fetch_to_device=False`.
 
     Under ParameterServerStrategy, give it to `ClusterCoordinator.create_per_worker_dataset`. Of W
     workers each then makes every W-th global batch, at its own speed, and from the start again
@@ -78,7 +84,7 @@ def make_distributed_dataset(
       global_batch_size: records a training step takes, over all replicas.
       config: how records become elements.
       seed: seeds the order of the records and the augmentations.
-      start_step: global step to begin with.
+      start_step: global step to begin with: an int, or the optimizer's `iterations`.
       input_options: TensorFlow's, such as per-replica pipelines under MirroredStrategy.
     """
     elements = Elements.load(data_dir, split, global_batch_size, config)
@@ -90,7 +96,11 @@ def make_distributed_dataset(
 
 
 class Evaluation(NamedTuple):
-    """A dataset and how many steps hold all of it; give them explicitly, as to Keras' `steps`."""
+    """A dataset that repeats a split without end, and how many steps hold all of the split.
+
+    Always take `steps` batches: `model.evaluate(dataset, steps=steps)`, `model.fit(...,
+    validation_data=dataset, validation_steps=steps)`, `zip(range(steps), dataset)`.
+    """
 
     dataset: Any
     steps: int
@@ -104,7 +114,7 @@ def make_evaluation_dataset(
     global_batch_size: int = 256,
     config: InputConfig | None = None,
 ) -> Evaluation:
-    """Each record of a split once, in full batches: the last one is padded with weight 0.
+    """Each record of a split once every `steps` batches, of which the last is padded with weight 0.
 
     Elements always carry weights: (image, label, weight), or the features with "weight" among
     them. Augmentations and balance are left out. Keras divides its `loss` by all rows, padding
@@ -122,8 +132,8 @@ def make_evaluation_dataset(
       config: how records become elements.
     """
     elements = Elements.load(data_dir, split, global_batch_size, config, evaluation=True)
-    check_batch_size(global_batch_size, strategy.num_replicas_in_sync)
-    steps = elements.info.evaluation_steps(split, global_batch_size)
+    check_batch_size(elements.global_batch_size, strategy.num_replicas_in_sync)
+    steps = elements.info.evaluation_steps(split, elements.global_batch_size)
     stop = None if is_parameter_server(strategy) else steps
 
     def pipeline(context: tf.distribute.InputContext) -> tf.data.Dataset:

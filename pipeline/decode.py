@@ -215,11 +215,22 @@ def fitted(size: tf.Tensor, config: InputConfig) -> tuple[tf.Tensor, tf.Tensor]:
 def fit_image(
     pixels: tf.Tensor, inner: tf.Tensor, before: tf.Tensor, config: InputConfig
 ) -> tf.Tensor:
-    """Scales images, uint8 [..., height, width, channels], into the target on white padding."""
+    """Scales images, uint8 [..., height, width, channels], into the target on white padding.
+
+    Sides that shrink to half or less are averaged; others are interpolated bilinearly, which reads
+    two neighbors of each point and would skip rows of the former.
+    """
 
     def resized() -> tf.Tensor:
+        size = tf.shape(pixels)[-3:-1]
+        averaged = tf.where(size >= 2 * inner, inner, size)
+        smaller = tf.cond(
+            tf.reduce_all(averaged == size),
+            lambda: tf.cast(pixels, tf.float32),
+            lambda: tf.image.resize(pixels, averaged, tf.image.ResizeMethod.AREA),
+        )
         # Numbers are positive, so that cutting off after adding a half rounds; tf.round is slower.
-        return tf.cast(tf.image.resize(pixels, inner) + 0.5, tf.uint8)
+        return tf.cast(tf.image.resize(smaller, inner) + 0.5, tf.uint8)
 
     fits = tf.reduce_all(tf.shape(pixels)[-3:-1] == inner)  # most do, and three passes are spared
     scaled = tf.cond(fits, lambda: pixels, resized)

@@ -14,6 +14,7 @@ from pipeline.config import Augmentation, InputConfig
 from pipeline.deck import Deck, check_batch_size, make_deck, make_plan
 from pipeline.decode import decode_batches, normalised, read_features, stored_feature
 from pipeline.info import DatasetInfo, load_info
+from pipeline.option_checks import as_integer
 from pipeline.plan import Plan, example_seeds
 from pipeline.read import Reader
 from pipeline.schedule import (
@@ -23,6 +24,7 @@ from pipeline.schedule import (
     evaluation_records,
     training_records,
 )
+from pipeline.unbroken import unbroken
 
 _ARRAYS = TensorArrays()
 _MADE_FEATURES = ("image", "weight", "step", "row", "seed")
@@ -58,6 +60,7 @@ class Elements:
         Raises:
           ValueError: they do not.
         """
+        global_batch_size = as_integer("global_batch_size", global_batch_size, example=256)
         info = load_info(data_dir)
         config = config or InputConfig()
         if evaluation:
@@ -85,6 +88,8 @@ class Elements:
     @_as_written
     def training(self, part: Slice, *, seed: int, start_step: int) -> tf.data.Dataset:
         """Batches of a slice from a step on, without end."""
+        seed = as_integer("seed", seed, example=0)
+        start_step = as_integer("start_step", start_step, example=0)
         run_length = self.config.reading.run_length
         check_batch_size(self.global_batch_size, part.replicas, run_length)
         if start_step < 0:
@@ -100,7 +105,7 @@ class Elements:
         run = tf.range(run_length, dtype=tf.int64)
 
         def place(step: tf.Tensor, replica: tf.Tensor) -> _Place:
-            cards = tf.range(replica, plan.batch_cards, part.replicas)
+            cards = part.cards(plan, step, replica)
             row = tf.reshape(cards[:, None] * run_length + run, [-1])
             return _Place(step=step, row=row, seed=example_seeds(plan.seed, step, row, _ARRAYS))
 
@@ -108,7 +113,6 @@ class Elements:
             training_records(self.deck, plan, part, start_step=start_step),
             batch_places(part, start_step=start_step).map(place),
             part,
-            steps=None,
             run_length=run_length,
             weigh=_importance(self.deck, plan, self.config.balance.by),
             weighted=self.config.sample_weights,
@@ -117,9 +121,9 @@ class Elements:
 
     @_as_written
     def evaluation(self, part: Slice, *, steps: int | None) -> tf.data.Dataset:
-        """Batches of a slice that hold each record once, in so many global batches.
+        """Batches of a slice, of which `steps` global ones hold each record once, without end.
 
-        None for batches of padding without end behind the last record.
+        With None, batches behind the last record are padding, else they begin anew.
         """
         check_batch_size(self.global_batch_size, part.replicas)
         size = self.global_batch_size // part.replicas
@@ -138,7 +142,6 @@ class Elements:
             ),
             batch_places(part, start_step=0, steps=steps).map(place),
             part,
-            steps=steps,
             run_length=size,
             weigh=weigh,
             weighted=True,
@@ -151,7 +154,6 @@ class Elements:
         places: tf.data.Dataset,
         part: Slice,
         *,
-        steps: int | None,
         run_length: int,
         weigh: "_Weigh",
         weighted: bool,
@@ -186,15 +188,17 @@ class Elements:
         serialized = self.reader.read(records, batch_size=size, run_length=run_length)
         seeds = places.flat_map(lambda place: tf.data.Dataset.from_tensor_slices(place.seed))
         batches = decode_batches(serialized, seeds, self.info, config, stored, batch_size=size)
-        elements = tf.data.Dataset.zip((places, batches)).map(
-            lambda place, batch: element(place, *batch),
-            num_parallel_calls=tf.data.AUTOTUNE,
-            deterministic=True,
+        elements = unbroken(
+            tf.data.Dataset.zip((places.enumerate(), batches)).map(
+                lambda numbered, batch: (numbered[0], element(numbered[1], *batch)),
+                num_parallel_calls=tf.data.AUTOTUNE,
+                deterministic=True,
+            )
         )
         # Where TensorFlow does not know that a dataset is infinite, workers ask each other at every
         # step whether any of them has come to the end.
-        length = tf.data.INFINITE_CARDINALITY if steps is None else steps * len(part.own)
-        elements = elements.apply(tf.data.experimental.assert_cardinality(length))
+        infinite = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+        elements = elements.apply(infinite)
         options = tf.data.Options()
         # Each pipeline makes its own slice: nothing is left to shard.
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF

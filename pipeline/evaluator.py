@@ -12,7 +12,7 @@ import tensorflow as tf
 from pipeline.config import InputConfig
 from pipeline.dataset import make_evaluation_dataset
 from pipeline.info import DatasetInfo
-from pipeline.task import Task
+from pipeline.task import MetricValue, Task
 
 _PADDING = -1
 
@@ -22,8 +22,10 @@ class Evaluation:
     """Averages over each record of a split, once.
 
     Attributes:
-      averages: of the loss and each metric.
+      averages: of the loss and each metric, over the records that count for it; a metric for which
+        none counts is left out.
       by_layout: the same for each layout, NaN for those without records; [layouts].
+      counted: records of each layout that count for the loss and each metric, [layouts].
       records: of each layout, [layouts].
       confusion: what was taken for what, int64 [pairs, 3] of a label, the one predicted, and how
         many records; None where the task predicts no label.
@@ -31,6 +33,7 @@ class Evaluation:
 
     averages: Mapping[str, float]
     by_layout: Mapping[str, npt.NDArray[np.float64]]
+    counted: Mapping[str, npt.NDArray[np.float64]]
     records: npt.NDArray[np.float64]
     confusion: npt.NDArray[np.int64] | None
 
@@ -74,13 +77,17 @@ class Evaluator:
                 sums[name] = sums.get(name, 0) + each.numpy().astype(np.float64)
             if pairs is not None:
                 mistaken.append(pairs.numpy())
-        records = sums.pop("records")
         with np.errstate(invalid="ignore"):
-            by_layout = {name: each / records for name, each in sums.items()}
+            by_layout = {name: total / count for name, (total, count) in sums.items()}
         return Evaluation(
-            averages={name: float(each.sum() / records.sum()) for name, each in sums.items()},
+            averages={
+                name: float(total.sum() / count.sum())
+                for name, (total, count) in sums.items()
+                if count.any()
+            },
             by_layout=by_layout,
-            records=records,
+            counted={name: count for name, (_, count) in sums.items()},
+            records=sums["loss"][1],
             confusion=self._confusion(np.concatenate(mistaken)) if mistaken else None,
         )
 
@@ -99,27 +106,30 @@ class Evaluator:
     def _replica_step(
         self, batch: dict[str, tf.Tensor]
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor | None]:
-        """Sums over each layout, float32 [layouts], and a number for label and prediction, [n]."""
+        """Sums over each layout, and a number for label and prediction of each record.
+
+        Returns:
+          Of the loss and each metric, float32 [2, layouts]: the sums of values and of weights.
+          And int64 [n], or None where no label is predicted.
+        """
         outputs = self._model(images(batch), training=False)
-        values = {
-            "loss": self._task.loss(outputs, batch),
-            **self._task.metrics(outputs, batch),
-            "records": tf.ones_like(batch["weight"]),
-        }
-        sums = {
-            name: tf.math.unsorted_segment_sum(
-                tf.cast(each, tf.float32) * batch["weight"],
-                batch["layout_id"],
-                len(self._info.layouts),
-            )
-            for name, each in values.items()
-        }
+        values = {"loss": self._task.loss(outputs, batch), **self._task.metrics(outputs, batch)}
+        sums = {name: self._by_layout(value, batch) for name, value in values.items()}
         predictions = self._task.predictions(outputs)
         if "label" not in predictions or "label" not in batch:
             return sums, None
         label, predicted = (tf.cast(each["label"], tf.int64) for each in (batch, predictions))
         pairs = label * self._labels + predicted
         return sums, tf.where(batch["weight"] > 0, pairs, _PADDING)
+
+    def _by_layout(self, value: MetricValue, batch: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Sums of values and of weights over each layout, float32 [2, layouts]."""
+        values, counts = value if isinstance(value, tuple) else (value, tf.ones_like(value))
+        weights = tf.cast(counts, tf.float32) * batch["weight"]
+        weighted = tf.math.multiply_no_nan(tf.cast(values, tf.float32), weights)
+        pairs = tf.stack([weighted, weights], axis=1)
+        sums = tf.math.unsorted_segment_sum(pairs, batch["layout_id"], len(self._info.layouts))
+        return tf.transpose(sums)
 
     def predict(self, image: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
         """What the task predicts from images; every worker must ask, for the same ones."""

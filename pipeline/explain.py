@@ -11,7 +11,7 @@ import numpy as np
 
 from pipeline.config import Balance, InputConfig, Reading
 from pipeline.deck import Deck, check_batch_size, make_deck, make_plan, read_index
-from pipeline.info import DatasetInfo, load_info
+from pipeline.info import DatasetInfo, add_data_dir, load_info
 from pipeline.plan import SHARE, Plan
 
 _SHOWN = 4  # of the commonest, and of the rarest
@@ -21,7 +21,7 @@ _ROWS_COUNTED = 1 << 18
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
     parser = argparse.ArgumentParser(prog="python -m pipeline.explain", description=__doc__)
-    parser.add_argument("data_dir", help="dataset directory")
+    add_data_dir(parser)
     parser.add_argument("--split", default="train", help="(default: %(default)s)")
     parser.add_argument(
         "--global-batch-size", type=int, default=256, metavar="N", help="(default: %(default)s)"

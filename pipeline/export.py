@@ -1,9 +1,18 @@
-"""Writes a model as a SavedModel that takes image files, and needs nothing of this package."""
+"""Writes a model as a SavedModel that takes image files, and needs nothing of this package.
 
+`python -m pipeline.export RUN_DIR --out MODEL` does so with the best model of a training run.
+"""
+
+import argparse
 import dataclasses
 import json
 import os
+import sys
+from collections.abc import Sequence
 from typing import Any
+
+if __name__ == "__main__":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
 import tensorflow as tf
 
@@ -14,6 +23,38 @@ from pipeline.task import Task
 
 DESCRIPTION = "assets.extra/tillroll.json"
 IMAGES = "images"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command."""
+    # Here, as it brings matplotlib, which nobody needs who calls `export`.
+    from pipeline.trained_model import load_trained_model
+
+    parser = argparse.ArgumentParser(
+        prog="python -m pipeline.export",
+        description="Writes the model of a training run as a SavedModel that takes image files.",
+    )
+    parser.add_argument("run_dir", help="run folder of pipeline.train")
+    parser.add_argument("--out", required=True, metavar="MODEL", help="directory to write")
+    parser.add_argument(
+        "--checkpoint",
+        choices=("best", "newest"),
+        default="best",
+        help="of the lowest validation loss, or the last one (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--data-dir", help="dataset directory, where it is no longer where it was trained on"
+    )
+    args = parser.parse_args(argv)
+    try:
+        trained = load_trained_model(
+            args.run_dir, checkpoint=args.checkpoint, data_dir=args.data_dir
+        )
+        export(trained.task, trained.model, trained.info, args.out)
+    except (ValueError, FileNotFoundError) as error:
+        parser.error(str(error))
+    print(f"exported the model of step {trained.step:,}: {args.out}")
+    return 0
 
 
 def export(task: Task, model: Any, info: DatasetInfo, directory: str | os.PathLike[str]) -> None:
@@ -102,3 +143,7 @@ def _describe(task: Any, info: DatasetInfo, config: InputConfig) -> dict[str, An
         "label": config.label,
         "vocabulary": info.vocabulary(config.label),
     }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

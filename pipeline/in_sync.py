@@ -48,5 +48,13 @@ class InSync:
         per_replica = self._strategy.run(lambda: tf.cast(told, tf.int32))
         return self._strategy.reduce("SUM", per_replica, axis=None)
 
+    def is_same(self, number: int) -> bool:
+        """Whether it is the same number on every worker; every worker must ask."""
+        return len(set(self._gather(tf.constant([number], tf.int64)).numpy().tolist())) == 1
+
+    @tf.function
+    def _gather(self, number: tf.Tensor) -> tf.Tensor:
+        return self._strategy.gather(self._strategy.run(lambda: number), axis=0)
+
     def prepare_evaluation(self) -> None:
         """Brings `evaluation_model` up to date: it is the model that is trained."""

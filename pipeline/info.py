@@ -1,15 +1,26 @@
 """What a dataset directory says of itself."""
 
+import argparse
 import os
 from dataclasses import dataclass
 
 import tensorflow as tf
 
 from pipeline.file_systems import load_file_system
+from pipeline.option_checks import check_integer
 from schemas.excluded import Excluded
 from schemas.index import RecordIndex
-from schemas.manifest import COMPLETED, EXCLUDED, MANIFEST, Manifest, Split
+from schemas.manifest import (
+    COMPLETED,
+    EXCLUDED,
+    MANIFEST,
+    STATISTICS,
+    Manifest,
+    Split,
+    check_completed,
+)
 from schemas.receipt import Feature
+from schemas.tfmd import value_counts
 
 DATA_DIR_VARIABLE = "TILLROLL_DATA_DIR"
 
@@ -73,6 +84,24 @@ class DatasetInfo:
         paths = [os.path.join(self.data_dir, each.index_name) for each in self.split(split).shards]
         return RecordIndex.concatenate([RecordIndex.from_bytes(read_file(path)) for path in paths])
 
+    def values(self, split: str, feature: str) -> int:
+        """Number of values of a stored feature in all records of a split, by its statistics.
+
+        Raises:
+          ValueError: there is no such split or feature, or the statistics can't be read.
+        """
+        self.split(split)
+        path = os.path.join(self.data_dir, STATISTICS)
+        try:
+            counts = value_counts(read_file(path))
+            return counts[split][feature]
+        except tf.errors.NotFoundError as error:
+            raise ValueError(f"{path} is missing: build the dataset again") from error
+        except ValueError as error:
+            raise ValueError(f"{path} can't be read: {error}; build the dataset again") from error
+        except KeyError as error:
+            raise ValueError(f"{path} has nothing on {error}: build the dataset again") from error
+
     def steps_per_epoch(self, split: str, global_batch_size: int, *, run_length: int = 1) -> int:
         """Full global batches in an epoch of training, at least 1.
 
@@ -93,7 +122,12 @@ class DatasetInfo:
         return max(1, runs // (global_batch_size // run_length))
 
     def evaluation_steps(self, split: str, global_batch_size: int) -> int:
-        """Global batches that hold each record of a split once, the last one padded."""
+        """Global batches that hold each record of a split once, the last one padded.
+
+        Raises:
+          ValueError: a batch holds no record.
+        """
+        check_integer("global_batch_size", global_batch_size, example=256)
         return -(-self.records(split) // global_batch_size)
 
     def _shard_records(self, split: str) -> list[int]:
@@ -126,8 +160,7 @@ def load_info(data_dir: str | os.PathLike[str] | None = None) -> DatasetInfo:
             f"{directory} holds no finished dataset ({reason}): check the path, or build it with "
             "python -m beam_jobs.build"
         )
-    path = os.path.join(directory, MANIFEST)
-    manifest = Manifest.from_json(read_file(path))
+    manifest = _read_manifest(directory)
     excluded = Excluded(dataset_digest=manifest.digest)
     path = os.path.join(directory, EXCLUDED)
     if not _why_missing(directory, EXCLUDED):
@@ -136,6 +169,32 @@ def load_info(data_dir: str | os.PathLike[str] | None = None) -> DatasetInfo:
         except ValueError as error:
             raise ValueError(f"{path} {error}") from error
     return DatasetInfo(data_dir=directory, manifest=manifest, excluded=excluded)
+
+
+def _read_manifest(directory: str) -> Manifest:
+    """The manifest, if COMPLETED says that it is the one the build wrote.
+
+    Raises:
+      ValueError: it can't be read, or is damaged.
+    """
+    path = os.path.join(directory, MANIFEST)
+    try:
+        text = read_file(path)
+        check_completed(read_file(os.path.join(directory, COMPLETED)), text)
+        return Manifest.from_json(text)
+    except tf.errors.OpError as error:
+        raise ValueError(f"{path} can't be read: {error.message}") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def add_data_dir(parser: argparse.ArgumentParser) -> None:
+    """Adds the argument `data_dir` of `load_info` to a command, which may leave it out."""
+    parser.add_argument(
+        "data_dir",
+        nargs="?",
+        help=f"dataset directory (default: that of the environment variable {DATA_DIR_VARIABLE})",
+    )
 
 
 def read_file(path: str) -> bytes:

@@ -27,35 +27,45 @@ class LayoutTable:
     evaluation: Evaluation
 
     @property
-    def is_rare(self) -> npt.NDArray[np.bool_]:
-        """Whether a layout is of the rare half, bool [layouts].
+    def halves(self) -> dict[str, npt.NDArray[np.bool_]]:
+        """Layouts of the "rare" and of the "common" half, bool [layouts].
 
-        That is the half of all layouts with the fewest training records, the smaller one of an odd
-        number; of layouts with equally many, those whose names come first.
+        Layouts with at most a certain number of training records are rare. The number divides the
+        layouts that were evaluated as evenly as it can; where two do so alike, the lower is taken.
+        Of 5 evaluated layouts with 1, 1, 1, 2 and 9 training records, those with 1 are rare, as
+        3 to 2 is nearer to half than 4 to 1. Layouts with equally many records are never parted:
+        where all have the same number there are no halves, and both are empty.
         """
-        rare = np.zeros(len(self.layouts), np.bool_)
-        rare[self._rarest_first()[: len(self.layouts) // 2]] = True
-        return rare
+        counts = self.training_records[self.evaluation.records > 0]
+        limits, layouts = np.unique(counts, return_counts=True)
+        if len(limits) < 2:
+            none = np.zeros(len(self.layouts), np.bool_)
+            return {"rare": none, "common": none}
+        off_half = np.abs(np.cumsum(layouts)[:-1] - len(counts) / 2)
+        rare = self.training_records <= limits[np.argmin(off_half)]
+        return {"rare": rare, "common": ~rare}
 
     def summary(self) -> dict[str, float]:
-        """Means over layouts, each with the same weight, however many records it has.
+        """Means over layouts, all with the same weight, however many records they have.
 
-        Of the loss and each metric, such as "accuracy", these are "accuracy/macro" over all
-        layouts, "accuracy/rare_half" and "accuracy/common_half". Layouts without a record in the
-        evaluation don't count; a half of none is left out.
+        Returns:
+          Of the loss and each metric, such as "accuracy": "accuracy/macro" over all layouts,
+          "accuracy/rare_half" and "accuracy/common_half", and of how many layouts and records the
+          latter are: "accuracy/rare_half_layouts", "accuracy/rare_half_records" and so on. Layouts
+          without a record that counts are left out, and so is a half of none.
         """
-        seen = self.evaluation.records > 0
-        parts = {
-            "macro": seen,
-            "rare_half": seen & self.is_rare,
-            "common_half": seen & ~self.is_rare,
-        }
-        return {
-            f"{name}/{part}": float(values[chosen].mean())
-            for name, values in self.evaluation.by_layout.items()
-            for part, chosen in parts.items()
-            if chosen.any()
-        }
+        halves = self.halves
+        found: dict[str, float] = {}
+        for name, values in self.evaluation.by_layout.items():
+            records = self.evaluation.counted[name]
+            if (evaluated := records > 0).any():
+                found[f"{name}/macro"] = float(values[evaluated].mean())
+            for half, layouts in halves.items():
+                if (chosen := evaluated & layouts).any():
+                    found[f"{name}/{half}_half"] = float(values[chosen].mean())
+                    found[f"{name}/{half}_half_layouts"] = int(chosen.sum())
+                    found[f"{name}/{half}_half_records"] = int(records[chosen].sum())
+        return found
 
     def to_csv(self) -> str:
         """A line for each layout, the rarest first; what was not evaluated is left empty."""
@@ -67,17 +77,19 @@ class LayoutTable:
         return text.getvalue()
 
     def _rows(self, names: Sequence[str]) -> Iterator[list[Any]]:
-        rare = self.is_rare
-        for layout in self._rarest_first():
-            records = int(self.evaluation.records[layout])
-            values = [self.evaluation.by_layout[name][layout] for name in names]
+        halves = self.halves
+        evaluation = self.evaluation
+        for layout in np.argsort(self.training_records, kind="stable"):
+            half = [name for name, layouts in halves.items() if layouts[layout]]
             yield [
                 self.layouts[layout],
-                "rare" if rare[layout] else "common",
+                *(half or [""]),
                 self.training_records[layout],
-                records,
-                *(f"{value:.6g}" if records else "" for value in values),
+                int(evaluation.records[layout]),
+                *(
+                    f"{evaluation.by_layout[name][layout]:.6g}"
+                    if evaluation.counted[name][layout]
+                    else ""
+                    for name in names
+                ),
             ]
-
-    def _rarest_first(self) -> npt.NDArray[np.int64]:
-        return np.argsort(self.training_records, kind="stable")

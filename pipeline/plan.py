@@ -26,8 +26,8 @@ IntArray = npt.NDArray[np.int64]
 
 # Shares count in this fraction of a place, as integers, so that sums are exact everywhere.
 SHARE = 1 << 20
-_GOLDEN = (math.sqrt(5) - 1) / 2
-_TURN = int(_GOLDEN * SHARE)
+GOLDEN = (math.sqrt(5) - 1) / 2
+_TURN = int(GOLDEN * SHARE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +139,7 @@ class Plan:
         steps = self.steps_per_epoch
         return next(
             each
-            for each in range(max(1, round(steps * _GOLDEN)), 2 * steps + 1)
+            for each in range(max(1, round(steps * GOLDEN)), 2 * steps + 1)
             if math.gcd(each, steps) == 1
         )
 

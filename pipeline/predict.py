@@ -23,7 +23,7 @@ import tensorflow as tf
 from pipeline.config import InputConfig
 from pipeline.dataset import make_evaluation_dataset
 from pipeline.export import DESCRIPTION, IMAGES
-from pipeline.info import load_info, read_file
+from pipeline.info import add_data_dir, load_info, read_file
 from pipeline.strategies import keep_host_memory
 
 _Array = npt.NDArray[Any]
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
     parser = argparse.ArgumentParser(prog="python -m pipeline.predict", description=__doc__)
     parser.add_argument("model", help="exported model, a SavedModel directory")
-    parser.add_argument("data_dir", help="dataset directory")
+    add_data_dir(parser)
     parser.add_argument("--split", default="validation", help="(default: %(default)s)")
     parser.add_argument(
         "--out",
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def predict(
     model: str | os.PathLike[str],
-    data_dir: str | os.PathLike[str],
+    data_dir: str | os.PathLike[str] | None = None,
     *,
     split: str = "validation",
     out: Path,
@@ -72,7 +72,8 @@ def predict(
 
     Args:
       model: directory that `pipeline.export.export` wrote.
-      data_dir: dataset directory, the one the model was trained on or another.
+      data_dir: dataset directory, the one the model was trained on or another; None for the one
+        that TILLROLL_DATA_DIR names.
       split: split to read.
       out: file of JSON lines; it appears when all are written.
       batch_size: records that the model sees at a time.
@@ -86,7 +87,7 @@ def predict(
     directory = os.fspath(model)
     description = _description(directory)
     truth = _truth(description, data_dir)
-    dataset = make_evaluation_dataset(
+    dataset, steps = make_evaluation_dataset(
         tf.distribute.get_strategy(),
         data_dir,
         split=split,
@@ -94,14 +95,14 @@ def predict(
         config=InputConfig(
             **description["inputs"], features=("image", "id", "weight", *truth.values())
         ),
-    ).dataset
+    )
     loaded = tf.saved_model.load(directory)
     signature = loaded.signatures[IMAGES]
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = out.with_name(f"{out.name}.partial")
     records = 0
     with partial.open("w", encoding="utf-8") as file:
-        for batch in dataset:
+        for batch in dataset.take(steps):
             found = {name: each.numpy() for name, each in signature(images=batch["image"]).items()}
             known = {name: batch[feature].numpy() for name, feature in truth.items()}
             ids, weights = batch["id"].numpy(), batch["weight"].numpy()
@@ -127,7 +128,9 @@ def _description(directory: str) -> dict[str, Any]:
     return json.loads(read_file(path))
 
 
-def _truth(description: Mapping[str, Any], data_dir: str | os.PathLike[str]) -> dict[str, str]:
+def _truth(
+    description: Mapping[str, Any], data_dir: str | os.PathLike[str] | None
+) -> dict[str, str]:
     """Labels that the model was trained on, as far as the dataset has them: name to feature."""
     stored = {each.name for each in load_info(data_dir).features}
     features = {

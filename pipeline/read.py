@@ -12,6 +12,7 @@ _LOCAL_READS = 4  # batches: one at a time is half as fast, more are no faster
 _REMOTE_READS = 16  # runs: from 32 on, reads of an S3 server stalled now and then
 _INT64_BYTES = 8
 _RECORD = tf.TensorSpec([], tf.string)
+_RESUME = "make the dataset again, with start_step; pipeline.train goes on from its last checkpoint"
 
 
 class Piece(NamedTuple):
@@ -149,25 +150,25 @@ class Reader:
         return tf.data.experimental.to_variant(records)
 
     def _explanation(self, numbers: tf.Tensor) -> tf.data.Dataset:
-        """No records but an error: each is read by itself, and the first bad one is named."""
+        """No records but errors: each is read by itself, and the bad ones are named."""
 
         def attempt(number: tf.Tensor) -> tf.data.Dataset:
             single = self._pieces(number[None], 1)
             named = tf.data.Dataset.from_tensors(single).map(self._name)
             return self._from(single).concatenate(named).take(1)
 
+        def second_attempt(_: tf.Tensor) -> tf.Tensor:
+            shards, _ = tf.unique(self._pieces(numbers, 1).shard)
+            paths = tf.strings.reduce_join(tf.gather(self._paths, shards), separator=", ")
+            return _failure([paths, " could be read at the second attempt only: ", _RESUME])
+
         again = tf.data.Dataset.from_tensor_slices(numbers).flat_map(attempt)
-        passing = tf.data.Dataset.from_tensors(self._pieces(numbers, 1).shard).map(
-            lambda shards: _failure(
-                [
-                    tf.strings.reduce_join(
-                        tf.gather(self._paths, tf.unique(shards)[0]), separator=", "
-                    ),
-                    " could not be read at first, but then was: resume",
-                ]
-            )
+        # An error takes its record out of this batch, which is whole only where there was none.
+        all_read = again.batch(tf.size(numbers, tf.int64), drop_remainder=True)
+        behind = tf.data.Dataset.from_tensors(numbers).map(
+            lambda _: _failure(["an earlier record of this batch cannot be read: ", _RESUME])
         )
-        return again.filter(lambda _: False).concatenate(passing)
+        return all_read.map(second_attempt).concatenate(behind)
 
     def _name(self, single: Piece) -> tf.Tensor:
         """Raises the error of a record that can't be read; its id is in the index file."""
@@ -193,7 +194,8 @@ class Reader:
                 " at byte ",
                 tf.strings.as_string(piece.offset),
                 " cannot be read; python -m beam_jobs.verify tells what is wrong with it, and with "
-                "--exclude training goes on without it",
+                "--exclude leaves out all that is damaged, records of a missing shard too; "
+                "pipeline.train then goes on with --other-data",
             ]
         )
 

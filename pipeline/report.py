@@ -44,10 +44,10 @@ class Report:
             evaluation=evaluation,
         )
         figures = {**evaluation.averages, **table.summary()}
-        self._folder.log(step, {f"validation/{name}": each for name, each in figures.items()})
         if self._folder.is_chief:
             self._folder.write_layouts(table.to_csv())
             self._draw(step, evaluation, predictions)
+        self._folder.log(step, {f"validation/{name}": each for name, each in figures.items()})
         return figures
 
     def _draw(self, step: int, evaluation: Evaluation, predictions: dict[str, Any]) -> None:

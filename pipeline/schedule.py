@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pipeline.batch_order import slice_rows
 from pipeline.deck import Deck
-from pipeline.plan import IntArray, Plan
+from pipeline.plan import Plan
 
 _BLOCK_ROWS = 8192  # computed at once: enough that the arithmetic outweighs the calls
 _FOREVER = np.iinfo(np.int64).max
@@ -78,9 +79,25 @@ class Slice:
         first = context.input_pipeline_id * each
         return cls(replicas=replicas, own=range(first, first + each))
 
-    def rows(self, batch_rows: int) -> IntArray:
-        """Rows of a global batch that each of `own` gets, int64 [own, batch_rows / replicas]."""
-        return np.array([range(each, batch_rows, self.replicas) for each in self.own], np.int64)
+    def cards(self, plan: Plan, step: tf.Tensor, replica: Any) -> tf.Tensor:
+        """Rows of global batches of cards that a replica gets, in their order.
+
+        Args:
+          plan: the plan.
+          step: int64 [...], global step over all epochs.
+          replica: int64 [...], which broadcasts with `step`.
+
+        Returns:
+          int64 [..., batch_cards / replicas].
+        """
+        return slice_rows(
+            step,
+            replica,
+            replicas=self.replicas,
+            batch_cards=plan.batch_cards,
+            seed=plan.seed,
+            xp=TensorArrays(),
+        )
 
 
 def training_records(deck: Deck, plan: Plan, part: Slice, *, start_step: int) -> tf.data.Dataset:
@@ -90,7 +107,8 @@ def training_records(deck: Deck, plan: Plan, part: Slice, *, start_step: int) ->
       Vectors, int64 [global_batch_size / replicas], one a batch.
     """
     steps = plan.steps_per_epoch
-    rows = part.rows(plan.batch_cards).ravel()
+    own, slice_cards = np.array(part.own, np.int64), plan.batch_cards // part.replicas
+    step_cards = len(own) * slice_cards
     arrays = TensorArrays()
 
     def of_epoch(number: tf.Tensor) -> tf.data.Dataset:
@@ -100,13 +118,13 @@ def training_records(deck: Deck, plan: Plan, part: Slice, *, start_step: int) ->
         first = first + (start_step + part.worker - number * steps - first) % part.workers
 
         def of_steps(step: tf.Tensor) -> tf.Tensor:
-            row = tf.tile(rows, [tf.size(step)])
-            dealt = plan.rows(epoch, tf.repeat(step, len(rows)), row, arrays)
+            row = tf.reshape(part.cards(plan, number * steps + step[:, None], own), [-1])
+            dealt = plan.rows(epoch, tf.repeat(step, step_cards), row, arrays)
             run = tf.range(deck.run_length, dtype=tf.int64)
             records = deck.records(dealt, epoch, arrays)[:, None] + run
-            return tf.reshape(records, [-1, plan.batch_cards // part.replicas * deck.run_length])
+            return tf.reshape(records, [-1, slice_cards * deck.run_length])
 
-        block = max(1, _BLOCK_ROWS // len(rows))
+        block = max(1, _BLOCK_ROWS // step_cards)
         blocks = tf.data.Dataset.range(first, steps, part.workers).batch(block).map(of_steps)
         return blocks.flat_map(tf.data.Dataset.from_tensor_slices)
 
@@ -116,9 +134,11 @@ def training_records(deck: Deck, plan: Plan, part: Slice, *, start_step: int) ->
 def evaluation_records(
     deck: Deck, part: Slice, *, global_batch_size: int, steps: int | None
 ) -> tf.data.Dataset:
-    """Numbers of the records of all batches of a slice: each once, in the order of the shards.
+    """Numbers of the records of all batches of a slice, in the order of the shards, without end.
 
     A replica's rows of a global batch are neighbours. Rows behind the last record hold it again.
+    After `steps` global batches, which hold each record, the first record comes again; with None
+    it never does.
 
     Returns:
       Vectors, int64 [global_batch_size / replicas], one a batch.
@@ -135,7 +155,8 @@ def evaluation_records(
 def batch_places(part: Slice, *, start_step: int, steps: int | None = None) -> tf.data.Dataset:
     """(step, replica) of each batch of a slice, one after the other; int64 scalars.
 
-    They are those of all steps from `start_step` on and below `steps`, or without end.
+    They are those of all steps from `start_step` on. With `steps`, those below it come again and
+    again.
     """
 
     def of_step(step: tf.Tensor) -> tf.data.Dataset:
@@ -144,4 +165,5 @@ def batch_places(part: Slice, *, start_step: int, steps: int | None = None) -> t
 
     first = start_step + tf.cast(part.worker, tf.int64)
     stop = _FOREVER if steps is None else steps
-    return tf.data.Dataset.range(first, stop, part.workers).flat_map(of_step)
+    numbers = tf.data.Dataset.range(first, stop, part.workers)
+    return (numbers if steps is None else numbers.repeat()).flat_map(of_step)

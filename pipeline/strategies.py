@@ -2,14 +2,23 @@
 
 import ctypes
 import os
+import warnings
+from pathlib import Path
 
 import tensorflow as tf
 
 from pipeline.cluster import Cluster
+from pipeline.stop_request import keep_sigterm_handler
 
 STRATEGIES = (
     *("auto", "default", "one_device", "mirrored", "multi_worker"),
     *("parameter_server", "tpu"),
+)
+_USE_BFC = "TF_CPU_ALLOCATOR_USE_BFC"
+# Memory limits of a container, in bytes or "max", of the second and the first version of cgroups.
+_CONTAINER_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
 # Limits of the C library by their numbers in malloc.h, and the highest that it chooses itself.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -53,25 +62,61 @@ def make_strategy(name: str = "auto") -> tf.distribute.Strategy:
 
 
 def keep_host_memory() -> None:
-    """Has TensorFlow keep the memory of a batch for the next; must come before it runs anything.
+    """Keeps the memory of a batch for the next one; must come before TensorFlow runs anything.
 
-    The C library gives what is above 32 MB back to the kernel as soon as it is free, which hands it
-    out again page by page, each cleared. That takes a fifth of the time of decoding and half of the
-    time of reading pixels, see docs/benchmarks.md. TensorFlow's own best-fit allocator keeps it.
-    Records, which are strings, are left to the C library. How much that keeps grows with the blocks
-    that come back to it, which now are small ones: so it is told to keep as much as it ever does.
-    Environment variables that are set already stay, and so does an allocator of LD_PRELOAD.
+    The C library returns blocks above 32 MB to the kernel as soon as they are free, and the kernel
+    clears them again page by page. Depending on the processor, that takes up to a fifth of the time
+    of decoding and half of the time of reading pixels, see docs/benchmarks.md. TensorFlow's
+    best-fit allocator keeps such blocks, and so does oneDNN's, which TensorFlow uses by itself on
+    processors with AVX512_VNNI. Records are strings, which stay with the C library: its limits are
+    raised to the highest that it chooses by itself.
+
+    The price is memory: a process holds the largest batches it has made until it ends. The
+    allocator is chosen by environment variables, which processes started later inherit. Variables
+    that are set already stay, and so does an allocator in LD_PRELOAD. The allocator stops at the
+    memory of the machine, or of its container, with TensorFlow's ResourceExhaustedError.
+
+    Warns:
+      RuntimeWarning: TensorFlow has run something, and has chosen its allocator for good.
     """
     preloaded = "malloc" in os.environ.get("LD_PRELOAD", "")
-    if preloaded or os.environ.get("TF_CPU_ALLOCATOR_USE_BFC", "").lower() in ("false", "0"):
+    if preloaded or os.environ.get(_USE_BFC, "").lower() in ("false", "0"):
         return
-    memory_mb = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
-    os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")
-    os.environ.setdefault("TF_CPU_BFC_MEM_LIMIT_IN_MB", str(memory_mb))  # 64 GB otherwise
+    if _USE_BFC not in os.environ and _tensorflow_has_run():
+        warnings.warn(
+            "TensorFlow has run something and has chosen its allocator for good, so large batches "
+            "may come slower: call make_strategy() or keep_host_memory() before anything else of "
+            f"TensorFlow, or set {_USE_BFC}=true",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    else:
+        os.environ.setdefault(_USE_BFC, "true")
+        os.environ.setdefault("TF_CPU_BFC_MEM_LIMIT_IN_MB", str(_memory_bytes() >> 20))  # or 64 GB
     if not any(name in os.environ for name in _LIMITS_SET):
         library = ctypes.CDLL(None)
         library.mallopt(_M_MMAP_THRESHOLD, _LARGEST_BLOCK)
         library.mallopt(_M_TRIM_THRESHOLD, _MOST_UNUSED)
+
+
+def _tensorflow_has_run() -> bool:
+    """Returns whether TensorFlow has set up its devices, and with them the allocator."""
+    threads = tf.config.threading.get_inter_op_parallelism_threads()
+    try:  # the one public call that tells: it refuses a new number once devices are set up
+        tf.config.threading.set_inter_op_parallelism_threads(threads + 1)
+    except RuntimeError:
+        return True
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
+    return False
+
+
+def _memory_bytes() -> int:
+    """Memory of the machine, or the limit of the container that this process runs in."""
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for path in _CONTAINER_LIMITS:
+        if path.exists() and (text := path.read_text().strip()).isdecimal():  # else "max"
+            limits.append(int(text))
+    return min(limits)
 
 
 def make_logical_cpus(count: int) -> None:
@@ -138,7 +183,8 @@ def _multi_worker(cluster: Cluster | None) -> tf.distribute.Strategy:
             f"strategy 'multi_worker' can't use the cluster in TF_CONFIG, {cluster}: leave out "
             "'ps', or choose 'parameter_server'"
         )
-    return tf.distribute.MultiWorkerMirroredStrategy()
+    with keep_sigterm_handler():
+        return tf.distribute.MultiWorkerMirroredStrategy()
 
 
 def _tpu() -> tf.distribute.Strategy:

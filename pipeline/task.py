@@ -1,13 +1,17 @@
 """What the trainer needs to know of a model: a task, which anyone can write."""
 
+import contextlib
 import dataclasses
 import importlib
+import types
 import typing
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from pipeline.config import InputConfig
 from pipeline.info import DatasetInfo
+
+MetricValue = Any | tuple[Any, Any]  # values, or values and weights
 
 
 class Task(Protocol):
@@ -29,8 +33,12 @@ class Task(Protocol):
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
         """Loss of each example, float32 [n]."""
 
-    def metrics(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Further values of each example by name, float32 [n]; higher is better."""
+    def metrics(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, MetricValue]:
+        """Further values of each example by name, float32 [n]; higher is better.
+
+        A metric that says nothing of some examples is a pair of values and weights, both [n]: an
+        example of weight 0 is left out of its mean.
+        """
 
     def predictions(self, outputs: Any) -> dict[str, Any]:
         """What is exported and drawn, by name, [n, ...].
@@ -61,8 +69,8 @@ def load_task(name: str, options: Mapping[str, str]) -> Task:
         raise ValueError(f"task {name!r} can't be found: {error}") from error
     if not dataclasses.is_dataclass(made):
         raise ValueError(f"task {name!r} is no dataclass: its options would have no names")
-    types = typing.get_type_hints(made)
-    fields = {field.name: types[field.name] for field in dataclasses.fields(made)}
+    hints = typing.get_type_hints(made)
+    fields = {field.name: hints[field.name] for field in dataclasses.fields(made)}
     for option in options:
         if option not in fields:
             raise ValueError(
@@ -75,8 +83,18 @@ def load_task(name: str, options: Mapping[str, str]) -> Task:
 
 
 def _parse(name: str, text: str, type_: Any) -> Any:
-    """A value of a field's type: int, float, str, bool, a Literal, or a tuple of one of them."""
+    """A value of a field's type.
+
+    It is int, float, str, bool, a Literal, a tuple of one of them, or a union of several; where
+    None is among these, "none" is None.
+    """
     origin, arguments = typing.get_origin(type_), typing.get_args(type_)
+    if origin in (typing.Union, types.UnionType):
+        if types.NoneType in arguments and text.lower() == "none":
+            return None
+        for choice in arguments:  # in their order, so that "3" is an int of int | str
+            with contextlib.suppress(ValueError):
+                return _parse(name, text, choice)
     if origin is typing.Literal:
         for choice in arguments:
             if text == str(choice):

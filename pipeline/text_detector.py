@@ -10,6 +10,7 @@ import tensorflow as tf
 from pipeline.config import InputConfig
 from pipeline.info import DatasetInfo
 from pipeline.presets import LIGHT
+from pipeline.task import MetricValue
 
 _STRIDE = 4
 _COARSEST = 16
@@ -44,7 +45,16 @@ class TextDetector:
             raise ValueError(f"max_boxes must be at least 1, got {self.max_boxes}")
 
     def inputs(self, info: DatasetInfo) -> InputConfig:
-        """Greyscale images and the boxes of their lines."""
+        """Grayscale images and the boxes of their lines.
+
+        Raises:
+          ValueError: no record of the dataset has a box.
+        """
+        if not any(info.values(split, "image/object/bbox/xmin") for split in info.manifest.splits):
+            raise ValueError(
+                f"no record of {info.data_dir} has boxes, from which TextDetector learns: build "
+                "the dataset from a table with a column of boxes, or choose another task"
+            )
         return InputConfig(
             height=self.height,
             width=self.width,
@@ -67,27 +77,36 @@ class TextDetector:
         return keras.Model(image, keras.layers.Conv2D(1, 1, dtype="float32")(up_4))
 
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
-        """Mean cross-entropy of the cells plus 1 - Dice coefficient, float32 [n]."""
+        """Mean cross-entropy of the cells plus 1 - Dice coefficient, float32 [n].
+
+        A receipt without boxes was not annotated, as each has text: its loss is 0.
+        """
         logits = outputs[..., 0]
         mask = text_mask(batch["boxes"], *logits.shape[1:])
         entropy = tf.nn.sigmoid_cross_entropy_with_logits(labels=mask, logits=logits)
         found = tf.sigmoid(logits)
         common, both = _area(found * mask), _area(found + mask)
-        # The 1 keeps images without text from counting as entirely wrong.
-        return tf.reduce_mean(entropy, axis=(1, 2)) + 1 - (2 * common + 1) / (both + 1)
+        # The 1 keeps a division by 0 away from receipts without boxes.
+        losses = tf.reduce_mean(entropy, axis=(1, 2)) + 1 - (2 * common + 1) / (both + 1)
+        return losses * _has_boxes(batch)
 
-    def metrics(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Intersection over union of the cells, 1 where there is no text and none is found."""
+    def metrics(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, MetricValue]:
+        """Intersection over union of the cells, of receipts that have boxes."""
         logits = outputs[..., 0]
         mask = text_mask(batch["boxes"], *logits.shape[1:]) >= 0.5
         found = logits >= 0
         common = _area(tf.cast(found & mask, tf.float32))
         either = _area(tf.cast(found | mask, tf.float32))
-        return {"iou": tf.where(either > 0, common / tf.maximum(either, 1), 1.0)}
+        return {"iou": (common / tf.maximum(either, 1), _has_boxes(batch))}
 
     def predictions(self, outputs: Any) -> dict[str, Any]:
         """Probability of text in each cell, float32 [n, height/4, width/4]."""
         return {"mask": tf.sigmoid(outputs[..., 0])}
+
+
+def _has_boxes(batch: Mapping[str, Any]) -> Any:
+    """1 for examples with a box that is not empty, else 0; float32 [n]."""
+    return tf.cast(tf.reduce_any(batch["boxes"] != 0, axis=(1, 2)), tf.float32)
 
 
 def text_mask(boxes: Any, height: int, width: int) -> Any:

@@ -2,12 +2,18 @@
 
 import argparse
 import dataclasses
+import math
 import os
 import re
 import sys
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from pipeline.stop_request import StopRequest, hold_sigterm, release_sigterm
+
+if __name__ == "__main__":
+    hold_sigterm()  # until `main` heeds it: the imports below take seconds, and start threads
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
@@ -15,71 +21,152 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from pipeline.config import InputConfig
-from pipeline.info import load_info
+from pipeline.disk_full import is_disk_full
+from pipeline.info import add_data_dir, load_info
+from pipeline.non_finite import NonFiniteError
 from pipeline.presets import AUGMENTATIONS
 from pipeline.run import STOPPED, Figures, RunOptions, resume, run
 from pipeline.run_folder import RunFolder
+from pipeline.run_lock import RunFolderInUseError
 from pipeline.server import dismiss, serve
 from pipeline.strategies import STRATEGIES, is_chief, make_strategy, parameter_server_cluster
 from pipeline.task import load_task
 from pipeline.train_options import TrainOptions
 from pipeline.trainer import Progress, Trainer
 
+FAILED = 1
 _MODEL_PREFIX = "--model."
 _TASK = "pipeline.layout_classifier:LayoutClassifier"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns 0 at the end of the run, `STOPPED` where it was told to stop."""
+    """Runs the command.
+
+    Returns:
+      0 at the end of the run, `STOPPED` where it was told to stop or another process trains in the
+      run folder, `FAILED` where its loss is not finite or the disk is full.
+    """
     parser = make_parser()
     arguments, model_options = split_model_options(sys.argv[1:] if argv is None else argv)
     known = parser.parse_args(arguments)
-    cluster = None
     try:
-        try:  # what goes wrong here is for the user to mend; later, it is not
-            cluster = parameter_server_cluster(known.strategy)
-            if cluster and cluster.kind != "chief":
-                serve(cluster, known.run_dir)
-                return 0
-            strategy = make_strategy(known.strategy)
-            trainer = Trainer(
-                load_task(known.task, model_options),
-                strategy,
-                load_info(known.data_dir),
-                _from_arguments(TrainOptions, known),
-                lambda config: configured(config, known),
+        cluster = parameter_server_cluster(known.strategy)
+        if cluster and cluster.kind != "chief":
+            release_sigterm()  # which ends it at once
+            serve(cluster, known.run_dir)
+            return 0
+    except (ValueError, FileNotFoundError) as error:
+        parser.error(str(error))
+    with StopRequest() as stop:
+        try:
+            status = _train(parser, known, model_options, stop)
+        except tf.errors.UnavailableError as error:
+            if not cluster:
+                raise
+            _warn(
+                f"a parameter server can't be reached ({error.message.splitlines()[0]}): start it "
+                "again, and the same command goes on from the last checkpoint"
             )
-            run_options = _from_arguments(RunOptions, known)
-            folder = RunFolder(known.run_dir, is_chief=is_chief(strategy))
-            checkpoints = resume(trainer, folder, run_options)
-            folder.write_options({**vars(known), "model": model_options})
-        except (ValueError, FileNotFoundError) as error:
-            parser.error(str(error))
-        with tqdm(
-            total=trainer.options.steps,
-            unit=" steps",
-            dynamic_ncols=True,
-            disable=known.quiet or not folder.is_chief,
-        ) as bar:
-            ended = run(
-                trainer, folder, run_options, checkpoints, show=lambda *what: _show(bar, *what)
-            )
-    except tf.errors.UnavailableError as error:
-        if not cluster:
-            raise
-        print(
-            f"a parameter server can't be reached ({error.message.splitlines()[0]}): start it "
-            "again, and the same command goes on from the last checkpoint",
-            file=sys.stderr,
-        )
-        return STOPPED
-    folder.plot()
-    if not ended:
-        print(f"stopped at step {trainer.step:,}: the same command goes on", file=sys.stderr)
-        return STOPPED
-    if cluster:
+            return STOPPED
+    if cluster and not status:
         dismiss(cluster, known.run_dir)
+    return status
+
+
+def _train(
+    parser: argparse.ArgumentParser,
+    known: argparse.Namespace,
+    model_options: Mapping[str, str],
+    stop: StopRequest,
+) -> int:
+    try:  # what goes wrong here is for the user to mend; later, it is not
+        strategy = make_strategy(known.strategy)
+        trainer = Trainer(
+            load_task(known.task, model_options),
+            strategy,
+            load_info(known.data_dir),
+            _from_arguments(TrainOptions, known),
+            lambda config: configured(config, known),
+        )
+        run_options = _from_arguments(RunOptions, known)
+        in_use = None
+        try:
+            folder = RunFolder(known.run_dir, is_chief=is_chief(strategy))
+        except RunFolderInUseError as error:
+            in_use = error
+        if trainer.agree(in_use is not None):  # workers that waited for the chief would fail
+            if in_use:
+                _warn(str(in_use))
+            return STOPPED
+    except (ValueError, FileNotFoundError) as error:
+        parser.error(str(error))
+    with folder:
+        try:
+            checkpoints = resume(
+                trainer, folder, run_options, warn=_warn if folder.is_chief else lambda _: None
+            )
+        except ValueError as error:
+            parser.error(str(error))
+        asked = {**vars(known), "data_dir": trainer.info.data_dir, "model": model_options}
+        try:
+            folder.write_options(asked)
+            with tqdm(
+                total=trainer.options.steps,
+                unit=" steps",
+                dynamic_ncols=True,
+                disable=known.quiet or not folder.is_chief,
+            ) as bar:
+                first_step = trainer.step
+                ended = run(
+                    trainer,
+                    folder,
+                    run_options,
+                    checkpoints,
+                    stop=stop,
+                    show=(lambda *_: None) if bar.disable else (lambda *what: _show(bar, *what)),
+                )
+            folder.plot()
+        except (NonFiniteError, OSError, tf.errors.OpError) as error:
+            if not isinstance(error, NonFiniteError) and not is_disk_full(error):
+                raise
+            _warn(_advice(error, folder.path, checkpoints.newest.newest_step))
+            return FAILED
+    if not ended:
+        _warn(f"stopped at step {trainer.step:,}: the same command goes on")
+        return STOPPED
+    sentence = _why_no_more_steps(trainer, run_options, first_step)
+    if sentence and folder.is_chief:
+        _warn(sentence)
     return 0
+
+
+def _why_no_more_steps(trainer: Trainer, options: RunOptions, first_step: int) -> str | None:
+    """Why a run has ended before its last step, or without taking any; None where it has not."""
+    if trainer.step < trainer.options.steps:
+        return (
+            f"the run ended at step {trainer.step:,}, as no evaluation within --patience "
+            f"{options.patience} had a lower loss: to go on, choose a higher patience"
+        )
+    if trainer.step == first_step:
+        return f"the run was at its last step, {first_step:,}: to go on, choose more steps"
+    return None
+
+
+def _advice(error: Exception, folder: str, newest_step: int | None) -> str:
+    """What to do about a loss that is not finite, or a full disk."""
+    if newest_step is None:
+        kept = "there is no checkpoint yet"
+    else:
+        kept = f"the newest checkpoint, of step {newest_step:,}, is left as it is"
+    if isinstance(error, NonFiniteError):
+        return (
+            f"{error}: the run ends, and {kept}. Look for a learning rate that is too high, and "
+            "for labels that the task's loss can't take"
+        )
+    return (
+        f"the disk of run folder {folder} is full ({error}), and {kept}: make room, and run the "
+        "same command again to go on"
+    )
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -88,10 +175,11 @@ def make_parser() -> argparse.ArgumentParser:
         prog="python -m pipeline.train",
         allow_abbrev=False,
         description=__doc__,
-        epilog=f"Options of the task are given as {_MODEL_PREFIX}NAME VALUE. On SIGTERM the run "
-        f"writes a checkpoint and exits with status {STOPPED}; the same command goes on.",
+        epilog=f"Options of the task are given as {_MODEL_PREFIX}NAME VALUE. On SIGTERM or "
+        f"Ctrl-C the run writes a checkpoint and exits with status {STOPPED}; the same command "
+        "goes on.",
     )
-    parser.add_argument("data_dir", help="dataset directory")
+    add_data_dir(parser)
     parser.add_argument("--run-dir", required=True, help="where checkpoints and logs go")
     parser.add_argument(
         "--task",
@@ -101,7 +189,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--strategy", choices=STRATEGIES, default="auto", help="(default: %(default)s)"
     )
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.add_argument(
+        "--quiet", action="store_true", help="no progress bar, and no line of an evaluation"
+    )
     balance = parser.add_argument_group("balance")
     balance.add_argument(
         "--balance",
@@ -202,6 +292,10 @@ def split_model_options(arguments: Sequence[str]) -> tuple[list[str], dict[str, 
     return others, found
 
 
+def _warn(sentence: str) -> None:
+    print(sentence, file=sys.stderr)
+
+
 def _show(bar: tqdm, progress: Progress, figures: Figures, evaluation: Figures | None) -> None:
     if not bar.n:  # the run may go on from a checkpoint
         bar.initial = bar.n = bar.last_print_n = progress.step - len(progress.losses)
@@ -218,10 +312,18 @@ def _show(bar: tqdm, progress: Progress, figures: Figures, evaluation: Figures |
 
 
 def _with_parts(name: str, evaluation: Figures) -> str:
-    """A figure, and that of the rare half of the layouts."""
-    rare = evaluation.get(f"{name}/rare_half")
+    """A figure, and that of the rare half of the layouts with its layouts and records."""
+    half = f"{name}/rare_half"
     text = f"{evaluation[name]:.3f}"
-    return text if rare is None or name == "loss" else f"{text} (rare half of layouts {rare:.3f})"
+    if name == "loss" and not math.isfinite(evaluation[name]):
+        return f"{text} (not counted: it is not a finite number)"
+    if half not in evaluation or name == "loss":
+        return text
+    layouts, records = (int(evaluation[f"{half}_{unit}"]) for unit in ("layouts", "records"))
+    return (
+        f"{text} (rare half {evaluation[half]:.3f}: {layouts:,} layout{'s' * (layouts != 1)}, "
+        f"{records:,} record{'s' * (records != 1)})"
+    )
 
 
 if __name__ == "__main__":

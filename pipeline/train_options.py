@@ -1,7 +1,8 @@
 """How a model is trained: the options of the trainer."""
 
+import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import keras
 
@@ -49,6 +50,12 @@ class TrainOptions:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed must be 0 to 2**32 - 1, got {self.seed}")
+        for name in ("learning_rate", "weight_decay", "clip_norm"):
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(value):
+                raise ValueError(f"{name} must be a finite number, got {value}")
         if self.schedule not in ("cosine", "constant"):
             raise ValueError(f"schedule must be 'cosine' or 'constant', got {self.schedule!r}")
         if not self.weight_decay >= 0:
@@ -68,12 +75,15 @@ class TrainOptions:
         rate = self.learning_rate
         if self.learning_rate_batch is not None:
             rate *= self.global_batch_size / self.learning_rate_batch
-        schedule: Any = rate
-        if self.schedule == "constant" and self.warmup_steps:
-            schedule = keras.optimizers.schedules.PolynomialDecay(0.0, self.warmup_steps, rate)
-        elif self.schedule == "cosine":
+        first_rate = 0.0 if self.warmup_steps else rate
+        # A schedule also where the rate is constant: Keras makes a variable of a number, which a
+        # checkpoint would set back to the rate that the run began with.
+        schedule = keras.optimizers.schedules.PolynomialDecay(
+            first_rate, max(1, self.warmup_steps), rate
+        )
+        if self.schedule == "cosine":
             schedule = keras.optimizers.schedules.CosineDecay(
-                0.0 if self.warmup_steps else rate,
+                first_rate,
                 self.steps - self.warmup_steps,
                 warmup_target=rate if self.warmup_steps else None,
                 warmup_steps=self.warmup_steps,

@@ -1,7 +1,6 @@
 """The training loop, one for every strategy."""
 
 import dataclasses
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,8 @@ from pipeline.elements import text_features
 from pipeline.evaluator import Evaluation, Evaluator, images
 from pipeline.in_sync import InSync
 from pipeline.info import DatasetInfo
+from pipeline.non_finite import check_weights
+from pipeline.run_identity import RunIdentity
 from pipeline.task import Task
 from pipeline.train_options import TrainOptions
 
@@ -107,20 +108,25 @@ class Trainer:
         """Steps done."""
         return int(self.optimizer.iterations.numpy())
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> RunIdentity:
         """What a checkpoint of this run belongs to."""
-        return {
-            "dataset": self.info.digest,
-            "excluded": self.info.excluded.to_json() if len(self.info.excluded) else None,
-            "task": _without_addresses(self.task),
-            "input": _without_addresses(self.config),
-            "global_batch_size": self.options.global_batch_size,
-            "seed": self.options.seed,
-        }
+        return RunIdentity.of(self.task, self.info, self.config, self.options)
+
+    def check_weights(self) -> None:
+        """Checks that what a checkpoint would hold is finite; every worker must call it.
+
+        Raises:
+          NonFiniteError: it is not.
+        """
+        check_weights((*self.model.weights, *self.optimizer.variables), step=self.step)
 
     def agree(self, told: bool) -> bool:
         """Whether any worker says so; every worker must ask."""
         return self._way.agree(told)
+
+    def is_same(self, number: int) -> bool:
+        """Whether it is the same number on every worker; every worker must ask."""
+        return self._way.is_same(number)
 
     def batches(self) -> Any:
         """An iterator over training batches from the current step on."""
@@ -200,8 +206,3 @@ class Trainer:
     def predict(self, image: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
         """What the task predicts from images; every worker must ask, for the same ones."""
         return self._evaluator.predict(image)
-
-
-def _without_addresses(options: Any) -> str:
-    """Options as text that every process writes alike, also where a function is among them."""
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(options))

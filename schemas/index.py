@@ -22,6 +22,26 @@ _CATEGORY = "category/"
 _PARSING = threading.Lock()
 
 
+@dataclass(frozen=True, kw_only=True)
+class IndexRow:
+    """One row of the record index; `categories` are apart, so that their names may be any.
+
+    Attributes:
+      id: the receipt's id.
+      offset, length: byte at which the record's frame starts in its shard, and its bytes.
+      height, width, channels: the shape of the stored image.
+      categories: name to position in the manifest's vocabulary.
+    """
+
+    id: str
+    offset: int
+    length: int
+    height: int
+    width: int
+    channels: int
+    categories: Mapping[str, int]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RecordIndex:
     """Where each record lies and what is known of it without reading it; arrays of shape [n].
@@ -62,14 +82,12 @@ class RecordIndex:
         return [text[a:b].decode() for a, b in zip([0, *ends], ends, strict=False)]
 
     @classmethod
-    def of_rows(
-        cls, rows: Sequence[Mapping[str, int | str]], *, shard: int, categories: Sequence[str]
-    ) -> Self:
-        """Index of one shard from rows that name the scalar columns, `id` and each category."""
-        encoded = [str(row["id"]).encode() for row in rows]
+    def of_rows(cls, rows: Sequence[IndexRow], *, shard: int, categories: Sequence[str]) -> Self:
+        """Index of one shard from its rows, which hold these categories."""
+        encoded = [row.id.encode() for row in rows]
 
         def column(name: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-            return np.array([row[name] for row in rows], dtype)
+            return np.array([getattr(row, name) for row in rows], dtype)
 
         return cls(
             shard=np.full(len(rows), shard, np.int32),
@@ -78,7 +96,10 @@ class RecordIndex:
             height=column("height", np.int32),
             width=column("width", np.int32),
             channels=column("channels", np.uint8),
-            categories={name: column(name, np.int32) for name in categories},
+            categories={
+                name: np.array([row.categories[name] for row in rows], np.int32)
+                for name in categories
+            },
             id_end=np.cumsum([len(each) for each in encoded], dtype=np.int64),
             id_text=np.frombuffer(b"".join(encoded), np.uint8),
         )

@@ -3,15 +3,17 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from schemas import versioned_json
-from schemas.receipt import Feature, Label
+from schemas.receipt import LAYOUT, Feature, Label, categories, receipt_features
+from schemas.typed_json import parse_as
 
 FORMAT = "tillroll-dataset"
 FORMAT_VERSION = 1
@@ -20,6 +22,11 @@ SCHEMA = "schema.pbtxt"
 STATISTICS = "statistics.pb"
 COMPLETED = "COMPLETED"
 EXCLUDED = "excluded.json"
+_NUMBERED_FILE = re.compile(
+    r"receipts-[a-z0-9_]+\.(tfrecord|index)-\d{5,}-of-\d{5,}"
+    r"|quarantine/rejected\.(tfrecord|jsonl)-\d{5,}-of-\d{5,}"
+    r"|duplicates/duplicates\.jsonl-\d{5,}-of-\d{5,}"
+)
 
 
 def shard_name(split: str, number: int, count: int) -> str:
@@ -34,14 +41,39 @@ def index_name(split: str, number: int, count: int) -> str:
 
 def is_dataset_file(name: str) -> bool:
     """Whether a path relative to a dataset directory is one that tillroll writes."""
-    return name in (MANIFEST, SCHEMA, STATISTICS, COMPLETED, EXCLUDED) or bool(
-        re.fullmatch(
-            r"receipts-[a-z0-9_]+\.(tfrecord|index)-\d{5,}-of-\d{5,}"
-            r"|quarantine/rejected\.(tfrecord|jsonl)-\d{5,}-of-\d{5,}"
-            r"|duplicates/duplicates\.jsonl-\d{5,}-of-\d{5,}",
-            name,
-        )
+    return bool(
+        _NUMBERED_FILE.fullmatch(name)
+        or name in (MANIFEST, SCHEMA, STATISTICS, COMPLETED, EXCLUDED)
     )
+
+
+def completed_text(manifest: bytes) -> str:
+    """Text of COMPLETED: the hex SHA-256 of manifest.json, which has the other files' checksums."""
+    return hashlib.sha256(manifest).hexdigest() + "\n"
+
+
+def check_completed(completed: bytes, manifest: bytes) -> None:
+    """Checks that the bytes of COMPLETED belong to those of manifest.json.
+
+    Raises:
+      ValueError: they don't.
+    """
+    if completed != completed_text(manifest).encode():
+        raise ValueError(
+            "does not match COMPLETED: one of the two is damaged, or another version of tillroll "
+            "wrote them; restore both from a copy, or build the dataset again"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileChecksum:
+    """Size of a whole file in bytes, and its CRC32C."""
+
+    size_bytes: int
+    crc32c: int
+
+    def __post_init__(self) -> None:
+        _check_ranges(counts=[self.size_bytes], checksums=[self.crc32c])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +87,11 @@ class Shard:
     index_name: str
     index_crc32c: int
 
+    def __post_init__(self) -> None:
+        _check_ranges(
+            counts=(self.records, self.size_bytes), checksums=(self.crc32c, self.index_crc32c)
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
@@ -66,9 +103,18 @@ class Split:
     shards: tuple[Shard, ...]
     category_counts: Mapping[str, tuple[int, ...]]
 
+    def __post_init__(self) -> None:
+        for counts in self.category_counts.values():
+            _check_ranges(counts=counts)
+
     @property
     def records(self) -> int:
         return sum(shard.records for shard in self.shards)
+
+    @cached_property
+    def layout_counts(self) -> npt.NDArray[np.int64]:
+        """Records of each layout, int64 [layouts]; as an array made once for all shards."""
+        return np.array(self.category_counts[LAYOUT], np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +129,16 @@ class Counts:
     clipped_boxes: int = 0
 
     def __post_init__(self) -> None:
+        _check_ranges(
+            counts=(
+                self.inputs,
+                self.written,
+                self.duplicates,
+                self.duplicates_with_other_labels,
+                self.clipped_boxes,
+                *self.quarantined.values(),
+            )
+        )
         accounted = self.written + self.duplicates + sum(self.quarantined.values())
         if self.inputs != accounted:
             raise ValueError(
@@ -105,6 +161,8 @@ class Manifest:
       build_options: the options that shaped the bytes.
       source_fingerprint: hex SHA-256 over ids and the XXH3 hashes of source bytes.
       written_by: distribution and version that wrote the directory.
+      files: path relative to the directory to checksum, of every file that is not a shard, an
+        index, the manifest itself, COMPLETED or excluded.json, which is written later.
     """
 
     features: tuple[Feature, ...]
@@ -115,6 +173,7 @@ class Manifest:
     build_options: Mapping[str, Any] = field(default_factory=dict)
     source_fingerprint: str
     written_by: str
+    files: Mapping[str, FileChecksum] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         sizes = {name: len(values) for name, values in self.vocabularies.items()}
@@ -123,7 +182,7 @@ class Manifest:
             if counted != sizes:
                 raise ValueError(
                     f"split {name!r} counts values of the categories {counted}, the vocabularies "
-                    f"hold {sizes}: build the dataset again"
+                    f"hold {sizes}"
                 )
 
     @property
@@ -153,39 +212,55 @@ class Manifest:
             repair="build the dataset again",
         )
         try:
-            return cls(
-                features=tuple(Feature(**each) for each in values.pop("features")),
-                labels=tuple(Label(**each) for each in values.pop("labels")),
-                vocabularies={
-                    name: tuple(names) for name, names in values.pop("vocabularies").items()
-                },
-                splits={name: _split(each) for name, each in values.pop("splits").items()},
-                counts=Counts(**values.pop("counts")),
-                **values,
-            )
-        except (TypeError, KeyError, AttributeError) as error:
+            manifest = parse_as(cls, values, "manifest")
+            manifest._check_names()
+            manifest._check_labels()
+        except ValueError as error:
+            raise ValueError(f"damaged {FORMAT} file: {error}; build the dataset again") from error
+        return manifest
+
+    def _check_names(self) -> None:
+        if not self.splits:
+            raise ValueError("the manifest has no split")
+        names = [*self.files, *(shard_name(split, 0, 1) for split in self.splits)]
+        for split in self.splits.values():
+            names += [name for each in split.shards for name in (each.name, each.index_name)]
+        for name in names:
+            if not is_dataset_file(name):
+                raise ValueError(f"{name!r} is not the name of a file of a dataset")
+
+    def _check_labels(self) -> None:
+        if self.vocabularies.keys() != set(categories(self.labels)):
             raise ValueError(
-                f"damaged {FORMAT} file: {error!r}; build the dataset again"
-            ) from error
+                f"the manifest has vocabularies of {sorted(self.vocabularies)}, its labels need "
+                f"{sorted(categories(self.labels))}"
+            )
+        names = {(each.name, each.dtype, each.ragged) for each in self.features}
+        if names != {
+            (each.name, each.dtype, each.ragged) for each in receipt_features(self.labels)
+        }:
+            raise ValueError("the manifest's features are not those of its labels")
 
 
-def _split(values: Mapping[str, Any]) -> Split:
-    return Split(
-        shards=tuple(Shard(**each) for each in values["shards"]),
-        category_counts={name: tuple(counts) for name, counts in values["category_counts"].items()},
-    )
+def _check_ranges(*, counts: Iterable[int] = (), checksums: Iterable[int] = ()) -> None:
+    for numbers, bits in ((counts, 63), (checksums, 32)):
+        for number in numbers:
+            if not 0 <= number < 1 << bits:
+                raise ValueError(f"{number} is not a number from 0 to 2**{bits} - 1")
 
 
-def dealt_histogram(layout_counts: Sequence[int], shards: int) -> npt.NDArray[np.int64]:
-    """Records of each layout in each shard, as the deal lays them; int64 [shards, layouts].
+def dealt_histogram(
+    layout_counts: Sequence[int] | npt.NDArray[np.int64], *, shards: int, shard: int
+) -> npt.NDArray[np.int64]:
+    """Records of each layout in one of a split's shards, as the deal lays them; int64 [layouts].
 
     Records are numbered 0…N-1 layout by layout and record i goes to shard i mod shards, so the
-    counts follow from the layouts' sizes alone and need not be stored.
+    counts follow from the layouts' sizes alone and need not be stored. With layouts of 4 and 2
+    records and 3 shards, shard 0 gets the records 0 and 3 and shard 1 the records 1 and 4: they
+    hold [2, 0] and [1, 1].
     """
-    ends = np.cumsum(np.asarray(layout_counts, np.int64))
-    starts = ends - np.asarray(layout_counts, np.int64)
-    shard = np.arange(shards, dtype=np.int64)[:, None]
+    counts = np.asarray(layout_counts, np.int64)
+    ends = np.cumsum(counts)
     # Numbers below x that are congruent to k: (x - k + shards - 1) // shards.
-    return np.asarray(
-        (ends - shard + shards - 1) // shards - (starts - shard + shards - 1) // shards
-    )
+    ahead = shards - 1 - shard
+    return np.asarray((ends + ahead) // shards - (ends - counts + ahead) // shards)

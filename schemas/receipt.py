@@ -76,9 +76,27 @@ class Label:
         return cls(name=name, type=cast(LabelType, type_))  # checked in __post_init__
 
 
-# Beside what a record holds, names that `pipeline.config.InputConfig.features` has for others.
+# Beside what a record and its index hold, names that `pipeline.config.InputConfig.features` has for
+# others.
 _RESERVED = frozenset(
-    {LAYOUT, "group", "image", "label", "weight", "boxes", "text", "id", "step", "row", "seed"}
+    {
+        LAYOUT,
+        "group",
+        "image",
+        "label",
+        "weight",
+        "boxes",
+        "text",
+        "id",
+        "step",
+        "row",
+        "seed",
+        "offset",
+        "length",
+        "height",
+        "width",
+        "channels",
+    }
 )
 _LABEL_DTYPES: dict[str, Dtype] = {
     "string": "string",

@@ -7,7 +7,7 @@ from operator import mul
 from typing import Any, Self
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, slots=True)
 class FeatureSummary:
     """Of one feature over some records.
 

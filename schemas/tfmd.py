@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from math import sqrt
 
 from google.protobuf import text_format
+from google.protobuf.message import DecodeError
 from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 
 from schemas.receipt import Feature, id_feature
@@ -89,6 +90,27 @@ def statistics_bytes(
                 _add_moments(target, seen)
             _add_common(target.common_stats, seen)
     return statistics.SerializeToString(deterministic=True)
+
+
+def value_counts(data: bytes) -> dict[str, dict[str, int]]:
+    """Reads from `statistics.pb`, by split and feature, the number of values in all records.
+
+    Raises:
+      ValueError: the bytes are no statistics.
+    """
+    try:
+        statistics = statistics_pb2.DatasetFeatureStatisticsList.FromString(data)
+    except DecodeError as error:
+        raise ValueError(f"not a DatasetFeatureStatisticsList: {error}") from error
+    counts: dict[str, dict[str, int]] = {}
+    for dataset in statistics.datasets:
+        counts[dataset.name] = {}
+        for feature in dataset.features:
+            kind = feature.WhichOneof("stats")
+            if kind is not None:
+                values = getattr(feature, kind).common_stats.tot_num_values
+                counts[dataset.name][feature.path.step[0]] = values
+    return counts
 
 
 def _add_common(target: statistics_pb2.CommonStatistics, seen: FeatureSummary) -> None:

@@ -5,7 +5,7 @@ Format: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format
 
 import struct
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Protocol
 
 import google_crc32c
 
@@ -13,6 +13,13 @@ _HEADER = struct.Struct("<QI")  # payload length, masked CRC32C of these eight b
 _FOOTER = struct.Struct("<I")  # masked CRC32C of the payload
 OVERHEAD_BYTES = _HEADER.size + _FOOTER.size
 _READ_BYTES = 1 << 20
+
+
+class SupportsRead(Protocol):
+    """What is read of a file: the next bytes, fewer than asked for or none at its end."""
+
+    def read(self, size: int, /) -> bytes:
+        """Reads at most `size` bytes."""
 
 
 class CorruptRecordError(ValueError):
@@ -45,7 +52,7 @@ def unframe(framed: bytes, offset: int) -> bytes:
     return _checked_payload(framed[_HEADER.size :], length, offset)
 
 
-def read_records(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+def read_records(file: SupportsRead) -> Iterator[tuple[int, bytes]]:
     """Yields (offset, payload) of each record of a file read from its start.
 
     Raises:
@@ -76,7 +83,7 @@ def _checked_payload(rest: bytes, length: int, offset: int) -> bytes:
     return payload
 
 
-def _read_exactly(file: BinaryIO, size: int) -> bytes:
+def _read_exactly(file: SupportsRead, size: int) -> bytes:
     """Reads `size` bytes, fewer only at the end of the file: a remote file may return less."""
     pieces = []
     while size > 0 and (piece := file.read(min(size, _READ_BYTES))):

@@ -28,9 +28,9 @@ def from_text(
     try:
         values = dict(json.loads(text))
         found, version = values.pop("format"), values.pop("format_version")
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"not a {format_name} file: {error!r}; {repair}") from error
-    if found != format_name or type(version) is not int:
+    if found != format_name or type(version) is not int or version < 1:
         raise ValueError(
             f"not a {format_name} file: format {found!r}, version {version!r}; {repair}"
         )

@@ -5,6 +5,7 @@ import threading
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
@@ -23,12 +24,13 @@ class Blob:
     data: bytes
     copy_source: tuple[str, str] | None = None
     copy_status: str = ""
+    etag: int = field(default_factory=count().__next__)
     last_modified: str = field(default_factory=lambda: formatdate(usegmt=True))
 
     def properties(self) -> dict[str, str]:
         copied = {"x-ms-copy-id": "1", "x-ms-copy-status": self.copy_status}
         always = {
-            "ETag": f'"{id(self):#x}"',
+            "ETag": f'"{self.etag}"',
             "Last-Modified": self.last_modified,
             "x-ms-creation-time": self.last_modified,
             "x-ms-blob-type": "BlockBlob",
@@ -129,15 +131,20 @@ class _Handler(BaseHTTPRequestHandler):
         return 206, headers, data[start : end + 1]
 
     def _list(self) -> tuple[int, dict[str, str], bytes]:
-        assert "delimiter" not in self.query, "Beam lists flat"
         prefix, marker = self.query.get("prefix", ""), self.query.get("marker", "")
-        names = sorted(name for name in self.blobs if name.startswith(prefix) and name >= marker)
+        names = {name for name in self.blobs if name.startswith(prefix)}
+        if delimiter := self.query.get("delimiter", ""):
+            names = {_up_to(name, delimiter, len(prefix)) for name in names}
+        names = sorted(name for name in names if name >= marker)
         entries = []
         for name in names[:_PAGE]:
+            if delimiter and name.endswith(delimiter) and name != prefix:
+                entries.append(f"<BlobPrefix><Name>{escape(name)}</Name></BlobPrefix>")
+                continue
             blob = self.blobs[name]
             properties = {
                 "Last-Modified": blob.last_modified,
-                "Etag": f"{id(blob):#x}",
+                "Etag": str(blob.etag),
                 "Content-Length": len(blob.data),
                 "BlobType": "BlockBlob",
             }
@@ -194,6 +201,12 @@ class _Handler(BaseHTTPRequestHandler):
             return _error(404, "BlobNotFound")
         del self.blobs[self.name]
         return 202, {}, b""
+
+
+def _up_to(name: str, delimiter: str, start: int) -> str:
+    """A name, cut behind the first delimiter from `start` on."""
+    end = name.find(delimiter, start)
+    return name if end < 0 else name[: end + len(delimiter)]
 
 
 def _parts(path: str) -> tuple[str, str, str]:

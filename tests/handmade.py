@@ -2,28 +2,32 @@
 
 import hashlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
 import google_crc32c
 import numpy as np
 from PIL import Image
 
-from schemas.example import encode_example
+from schemas.example import encode_example, parse_example
 from schemas.excluded import Excluded, ExcludedRecord
-from schemas.index import RecordIndex
+from schemas.index import IndexRow, RecordIndex
 from schemas.manifest import (
     COMPLETED,
     EXCLUDED,
     MANIFEST,
+    STATISTICS,
     Counts,
     Manifest,
     Shard,
     Split,
+    completed_text,
     index_name,
     shard_name,
 )
 from schemas.receipt import Label, receipt_features
+from schemas.statistics import RecordSummary
+from schemas.tfmd import statistics_bytes
 from schemas.tfrecord import frame
 
 LAYOUTS = {"alpha": 20, "beta": 9, "gamma": 2, "omega": 1}
@@ -49,6 +53,7 @@ def example(
     raw: bool,
     grey: bool,
     labels: Sequence[Label],
+    boxes: bool = True,
 ) -> bytes:
     """One serialised record."""
     image = pixels(number, grey=grey)
@@ -66,11 +71,11 @@ def example(
             "image/channels": image.shape[2],
             "image/source_id": f"{layout}-{number}",
             "image/key/sha256": hashlib.sha256(encoded).hexdigest(),
-            "image/object/bbox/xmin": [xmin],
-            "image/object/bbox/ymin": [ymin],
-            "image/object/bbox/xmax": [xmax],
-            "image/object/bbox/ymax": [ymax],
-            "image/object/text": ["TOTAL"],
+            "image/object/bbox/xmin": [xmin] * boxes,
+            "image/object/bbox/ymin": [ymin] * boxes,
+            "image/object/bbox/xmax": [xmax] * boxes,
+            "image/object/bbox/ymax": [ymax] * boxes,
+            "image/object/text": ["TOTAL"] * boxes,
             "receipt/group": "",
             "receipt/layout": layout,
             "receipt/layout_id": layout_id,
@@ -87,34 +92,45 @@ def write_dataset(
     raw: bool = False,
     grey: bool = False,
     labels: Sequence[Label] = (),
+    without_boxes: Container[str] = (),
 ) -> Path:
     """Writes a directory with the split "train" of these layouts, and an empty "validation".
 
-    Labels are of type float.
+    Labels are of type float; records of the layouts in `without_boxes` have no boxes.
     """
     directory.mkdir(parents=True)
     names = sorted(counts)
     layouts = [name for name in names for _ in range(counts[name])]
+    features = receipt_features(labels)
+    summary = RecordSummary()
     written = []
     for shard in range(shards):
         name, index = shard_name("train", shard, shards), index_name("train", shard, shards)
         frames, rows, offset = [], [], 0
         for number in range(shard, len(layouts), shards):
             layout = names.index(layouts[number])
-            framed = frame(
-                example(number, layouts[number], layout, raw=raw, grey=grey, labels=labels)
+            record = example(
+                number,
+                layouts[number],
+                layout,
+                raw=raw,
+                grey=grey,
+                labels=labels,
+                boxes=layouts[number] not in without_boxes,
             )
+            summary.add(parse_example(features, record))
+            framed = frame(record)
             frames.append(framed)
             rows.append(
-                {
-                    "id": f"{layouts[number]}-{number}",
-                    "offset": offset,
-                    "length": len(framed),
-                    "height": HEIGHT,
-                    "width": WIDTH,
-                    "channels": 1 if grey else 3,
-                    "layout": layout,
-                }
+                IndexRow(
+                    id=f"{layouts[number]}-{number}",
+                    offset=offset,
+                    length=len(framed),
+                    height=HEIGHT,
+                    width=WIDTH,
+                    channels=1 if grey else 3,
+                    categories={"layout": layout},
+                )
             )
             offset += len(framed)
         data = b"".join(frames)
@@ -132,7 +148,7 @@ def write_dataset(
             )
         )
     manifest = Manifest(
-        features=receipt_features(labels),
+        features=features,
         labels=tuple(labels),
         vocabularies={"layout": tuple(names)},
         splits={
@@ -156,8 +172,19 @@ def write_dataset(
         source_fingerprint="",
         written_by="tests",
     )
-    (directory / MANIFEST).write_text(manifest.to_json())
-    (directory / COMPLETED).write_text(manifest.digest)
+    (directory / STATISTICS).write_bytes(
+        statistics_bytes(
+            features,
+            {
+                name: (summary if split.shards else RecordSummary(), split.category_counts)
+                for name, split in manifest.splits.items()
+            },
+            manifest.vocabularies,
+        )
+    )
+    text = manifest.to_json()
+    (directory / MANIFEST).write_text(text)
+    (directory / COMPLETED).write_text(completed_text(text.encode()))
     return directory
 
 

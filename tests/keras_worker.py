@@ -1,8 +1,13 @@
-"""A process that evaluates and fits a Keras model under strategies, and prints what came of it."""
+"""A process that trains a Keras model with Keras' own loop, and prints what came of it.
+
+TF_CONFIG says which worker of a cluster it is, if of any.
+"""
 
 import json
+import os
 import signal
 import sys
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -10,11 +15,13 @@ import tensorflow as tf
 
 from pipeline.config import InputConfig
 from pipeline.dataset import make_distributed_dataset, make_evaluation_dataset
+from pipeline.keras_fit import EpochCheckpoints, MultiWorkerModel
 
 CONFIG = InputConfig(height=12, width=8, channels=1, sample_weights=True)
 CLASSES = 4
 GLOBAL_BATCH_SIZE = 16
-STEPS_PER_EPOCH, EPOCHS = 3, 2
+OPTIONS = {"split": "train", "global_batch_size": GLOBAL_BATCH_SIZE, "config": CONFIG}
+STEPS_PER_EPOCH, EPOCHS = 3, 3
 TIME_LIMIT_S = 240
 
 
@@ -25,11 +32,12 @@ def initial_weights() -> list[np.ndarray]:
 
 
 def make_model() -> keras.Model:
-    layers = [keras.Input((12, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(CLASSES)]
-    model = keras.Sequential(layers)
+    image = keras.Input((12, 8, 1))
+    logits = keras.layers.Dense(CLASSES)(keras.layers.Flatten()(image))
+    model = MultiWorkerModel(image, logits)
     model.set_weights(initial_weights())
     model.compile(
-        keras.optimizers.SGD(0.1),
+        keras.optimizers.SGD(0.1, momentum=0.5),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         weighted_metrics=[
             keras.metrics.SparseCategoricalCrossentropy(name="weighted_loss", from_logits=True)
@@ -38,36 +46,69 @@ def make_model() -> keras.Model:
     return model
 
 
-def evaluate_and_fit(strategy: tf.distribute.Strategy, directory: str) -> dict:
-    options = {"split": "train", "global_batch_size": GLOBAL_BATCH_SIZE, "config": CONFIG}
+def evaluate_fit_and_predict(strategy: tf.distribute.Strategy, directory: str) -> dict:
     with strategy.scope():
         model = make_model()
-    dataset, steps = make_evaluation_dataset(strategy, directory, **options)
+    dataset, steps = make_evaluation_dataset(strategy, directory, **OPTIONS)
     evaluation = model.evaluate(dataset, steps=steps, verbose=0, return_dict=True)
     history = model.fit(
-        make_distributed_dataset(strategy, directory, **options),
+        make_distributed_dataset(strategy, directory, **OPTIONS),
         steps_per_epoch=STEPS_PER_EPOCH,
         epochs=EPOCHS,
+        validation_data=dataset,
+        validation_steps=steps,
         verbose=0,
-    )
+    ).history
     return {
         "evaluation": evaluation,
         "steps": int(model.optimizer.iterations.numpy()),
-        "losses": history.history["loss"],
-        "kernel": model.get_weights()[0].tolist(),
+        "losses": history["loss"],
+        "validation": history["val_weighted_loss"],
+        "weights": [each.tolist() for each in model.get_weights()],
+        "predictions": model.predict(dataset, steps=steps, verbose=0).tolist(),
     }
 
 
+def fit_and_resume(strategy: tf.distribute.Strategy, directory: str, run_dir: Path) -> dict:
+    """Stops after an epoch; another model goes on."""
+    started_at = []
+    for epochs in (1, EPOCHS):
+        with strategy.scope():
+            model = make_model()
+        checkpoints = EpochCheckpoints(model, run_dir)
+        started_at.append(checkpoints.step)
+        model.fit(
+            make_distributed_dataset(strategy, directory, start_step=checkpoints.step, **OPTIONS),
+            steps_per_epoch=STEPS_PER_EPOCH,
+            initial_epoch=checkpoints.step // STEPS_PER_EPOCH,
+            epochs=epochs,
+            callbacks=[checkpoints],
+            verbose=0,
+        )
+    weights = [each.tolist() for each in model.get_weights()]
+    return {"started_at": started_at, "resumed_weights": weights}
+
+
 def main() -> None:
+    """Runs the strategy of TF_CONFIG, or those of one process in turn."""
     signal.alarm(TIME_LIMIT_S)  # the process ends, whatever happens to the test
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-    for name, strategy in (
-        ("default", tf.distribute.get_strategy()),
-        ("one device", tf.distribute.OneDeviceStrategy("CPU:1")),
-        ("mirrored", tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])),
-    ):
-        print(json.dumps({"strategy": name, **evaluate_and_fit(strategy, sys.argv[1])}))
+    directory, run_dir = sys.argv[1:]
+    if json.loads(os.environ["TF_CONFIG"]):
+        strategies = {"multi-worker": tf.distribute.MultiWorkerMirroredStrategy()}
+    else:
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        devices = [tf.config.LogicalDeviceConfiguration()] * 2
+        tf.config.set_logical_device_configuration(cpu, devices)
+        strategies = {
+            "default": tf.distribute.get_strategy(),
+            "one device": tf.distribute.OneDeviceStrategy("CPU:1"),
+            "mirrored": tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]),
+        }
+    for name, strategy in strategies.items():
+        found = evaluate_fit_and_predict(strategy, directory)
+        if strategy.num_replicas_in_sync > 1:
+            found |= fit_and_resume(strategy, directory, Path(run_dir))
+        print(json.dumps({"strategy": name, **found}), flush=True)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ Run `python -m tests.odd_files FOLDER` to look at them.
 
 import io
 import json
+import os
 import struct
 import sys
 import zlib
@@ -28,6 +29,7 @@ class Case:
     name: str = "image.jpg"
     row: dict[str, Any] = field(default_factory=dict)
     line: bytes | None = None  # the table's line as it is, instead of the row
+    fifo: bool = False
     shape: tuple[int, int, int] | None = None  # expected height, width, channels
 
 
@@ -102,7 +104,9 @@ def cases() -> list[Case]:
              data=_saved(_pixels(14, "1"), "PNG")),
         Case(kind="WebP", fate=WRITTEN, shape=(90, 60, 3), name="e.webp",
              data=_saved(_pixels(15), "WEBP")),
-        Case(kind="TIFF of two pages", fate=WRITTEN, shape=(90, 60, 3), name="f.tif",
+        Case(kind="TIFF", fate=WRITTEN, shape=(90, 60, 3), name="f.tif",
+             data=_saved(_pixels(45), "TIFF")),
+        Case(kind="TIFF of two pages", fate="many_pages", name="pages.tif",
              data=_saved(_pixels(16), "TIFF", save_all=True, append_images=[_pixels(17)])),
         Case(kind="BMP", fate=WRITTEN, shape=(90, 60, 3), name="g.bmp",
              data=_saved(_pixels(18), "BMP")),
@@ -120,6 +124,7 @@ def cases() -> list[Case]:
         Case(kind="same pixels with a comment", fate=DUPLICATE, data=_jpeg(90, comment=b"hello")),
         Case(kind="no such file", fate="file_missing"),
         Case(kind="a folder", fate="unreadable", name="folder/"),
+        Case(kind="a pipe", fate="unreadable", fifo=True),
         Case(kind="empty file", fate="file_empty", data=b""),
         Case(kind="text", fate="not_an_image", data=b"Total: 3.50\n"),
         Case(kind="HTML error page", fate="not_an_image", data=b"<html>404 Not Found</html>"),
@@ -154,6 +159,7 @@ def cases() -> list[Case]:
              row={"id": "id taken"}),
         Case(kind="no id", fate="id_missing", data=_jpeg(43), row={"id": ""}),
         Case(kind="no image named", fate="image_missing", row={"image": ""}),
+        Case(kind="image outside", fate="image_outside", row={"image": "../x"}),
         Case(kind="row is no JSON", fate="bad_row", line=b'{"id": "broken", '),
         Case(kind="row is a list", fate="bad_row", line=b"[1, 2]"),
         Case(kind="row is not UTF-8", fate="bad_row", line=b'{"id": "caf\xe9", "image": "x"}'),
@@ -179,6 +185,8 @@ def write_cases(folder: Path) -> Path:
         name = f"{number:02d}-{case.name}"
         if case.name.endswith("/"):
             (folder / name).mkdir()
+        elif case.fifo:
+            os.mkfifo(folder / name)
         elif case.data is not None:
             (folder / name).write_bytes(case.data)
         row = {"id": case.kind, "image": name, "layout": "odd", "total": 1.5, **case.row}

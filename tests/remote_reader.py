@@ -28,7 +28,7 @@ def read_batches(data_dir: str) -> dict[str, list[dict[str, Any]]]:
     evaluation = make_evaluation_dataset(
         tf.distribute.get_strategy(), data_dir, split="train", global_batch_size=24, config=config
     )
-    found["evaluation"] = [told(each) for each in evaluation.dataset]
+    found["evaluation"] = [told(each) for each in evaluation.dataset.take(evaluation.steps)]
     return found
 
 

@@ -22,6 +22,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from beam_jobs.files import store_of
 from beam_jobs.runner import beam_options
+from beam_jobs.store_folders import client_of
 from tests.blob_server import ACCOUNT, KEY, BlobServer
 from tests.tls_proxy import TlsProxy
 
@@ -248,7 +249,9 @@ def started(name: str, folder: Path) -> Iterator[TestStore]:
     """A store of `STORE_NAMES`, which this process can reach too; `folder` is for its files."""
     with _STORES[name](folder) as store:
         store_of.cache_clear()
+        client_of.cache_clear()
         FileSystems.set_options(beam_options(store.options))
         yield store
     store_of.cache_clear()
+    client_of.cache_clear()
     FileSystems.set_options(beam_options(()))

@@ -31,6 +31,7 @@ TRAINING = {"split": "train", "global_batch_size": 12, "config": CONFIG, "seed":
 EVALUATION = {"split": "train", "global_batch_size": 24, "config": CONFIG}
 PARAMETER_SERVER = "parameter server"
 DEVICES = 4
+EVALUATIONS = 2
 MOST_ROUNDS = 50
 TIME_LIMIT_S = 240
 
@@ -106,9 +107,10 @@ def train_and_evaluate(name: str, directory: str, *, start_step: int, steps: int
         assert show_step("training", iterator) == TRAINING["global_batch_size"]
     evaluation = make_evaluation_dataset(strategy, directory, **EVALUATION)
     iterator = iter(evaluation.dataset)
-    records = sum(show_step("evaluation", iterator) for _ in range(evaluation.steps))
-    assert records == load_info(directory).records("train")
-    assert not iterator.get_next_as_optional().has_value()
+    for number in range(EVALUATIONS):  # the dataset begins anew each time
+        kind = f"evaluation {number}"
+        records = sum(show_step(kind, iterator) for _ in range(evaluation.steps))
+        assert records == load_info(directory).records("train")
 
 
 def coordinate(directory: str, *, steps: int) -> None:
@@ -137,7 +139,7 @@ def coordinate(directory: str, *, steps: int) -> None:
             break
     records = load_info(directory).records("train")
     for batch in batches(make_evaluation_dataset(strategy, directory, **EVALUATION).dataset):
-        show(PARAMETER_SERVER, "evaluation", [batch])
+        show(PARAMETER_SERVER, "evaluation 0", [batch])
         records -= int(tf.reduce_sum(batch["weight"]))
         if not records:
             break

@@ -34,6 +34,7 @@ def test_every_argument_reaches_its_option() -> None:
         "--channels=1", "--split=train=0.5,test=0.5", "--shards=train=8,test=4",
         "--shard-size-mb=64", "--shards-multiple-of=4", "--seed=7", "--max-bad-fraction=0.5",
         "--max-pixels=1000", "--min-side=8", "--max-input-mb=3",
+        "--max-image-memory-mb=500", "--max-image-seconds=9",
     )  # fmt: skip
     assert options == BuildOptions(
         source=Source(
@@ -42,6 +43,7 @@ def test_every_argument_reaches_its_option() -> None:
             labels=(Label(name="total", type="float"), Label(name="currency", type="category")),
             columns={"image": "file", "layout": "shop"},
             image_root="gs://b/images",
+            confine_images=True,
         ),
         output="gs://b/out",
         image=ImageOptions(
@@ -54,6 +56,8 @@ def test_every_argument_reaches_its_option() -> None:
             max_pixels=1000,
             min_side=8,
             max_input_bytes=3 << 20,
+            max_memory_bytes=500 << 20,
+            max_seconds=9,
             box_frame="upright",
         ),
         splits={"train": 0.5, "test": 0.5},
@@ -106,6 +110,10 @@ def test_options_of_tables_are_refused_for_a_folder(tmp_path: Path, option: str)
         ("t.csv.gz", "csv"),
         ("t.jsonl", "jsonl"),
         ("part-*.jsonl.gz", "jsonl"),
+        ("t.csv.zst", "csv"),
+        ("t.jsonl.bz2", "jsonl"),
+        ("spark.csv", "csv"),
+        ("spark.parquet/", "parquet"),
         ("t.parquet", "parquet"),
         ("folder", "folder"),
         ("scans", "sroie"),
@@ -113,6 +121,8 @@ def test_options_of_tables_are_refused_for_a_folder(tmp_path: Path, option: str)
 )
 def test_the_format_follows_from_the_name(tmp_path: Path, path: str, format_: str) -> None:
     (tmp_path / "folder" / "img").mkdir(parents=True)
+    for name in ("spark.csv", "spark.parquet"):
+        (tmp_path / name).mkdir()
     for name in ("img", "box", "key"):
         (tmp_path / "scans" / name).mkdir(parents=True)
         (tmp_path / "scans" / name / "1").touch()
@@ -120,6 +130,26 @@ def test_the_format_follows_from_the_name(tmp_path: Path, path: str, format_: st
     assert source.format == format_
     in_folder = format_ in ("folder", "sroie")
     assert source.image_root == str(tmp_path / path if in_folder else tmp_path)
+
+
+def test_a_table_on_a_store_may_be_a_folder() -> None:
+    source = options_of("--input=gs://b/in/t.parquet/").source
+    assert (source.path, source.image_root) == ("gs://b/in/t.parquet", "gs://b/in")
+
+
+def test_an_image_root_confines_the_images() -> None:
+    assert not options_of().source.confine_images
+    assert options_of("--image-root=/images").source.confine_images
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t[1].csv", "*.csv"])
+def test_images_lie_beside_a_table_in_a_folder_with_glob_characters(
+    tmp_path: Path, name: str
+) -> None:
+    folder = tmp_path / "scans [2024]"
+    folder.mkdir()
+    source = options_of(f"--input={folder / name}").source
+    assert (source.path, source.image_root) == (str(folder / name), str(folder))
 
 
 def test_the_format_can_be_set(tmp_path: Path) -> None:

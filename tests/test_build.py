@@ -1,6 +1,8 @@
 """The whole build, from a table to a dataset directory, on the local runner."""
 
+import errno
 import json
+import os
 import random
 from pathlib import Path
 
@@ -102,7 +104,7 @@ def test_bytes_do_not_depend_on_order_or_workers(
     labels = ("--label=total:float", "--label=language:category")
     assert build(other, tmp_path / "out", "--shards=4", *labels, f"--workers={workers}") == 0
     assert contents(tmp_path / "out") == contents(dataset)
-    assert not (tmp_path / "out.staging").exists()
+    assert not (tmp_path / "out" / "_staging").exists()
 
 
 def test_seed_changes_the_choice(table: Path, dataset: Path, build, tmp_path: Path):
@@ -187,6 +189,16 @@ def test_duplicates_are_written_once_and_listed(tmp_path: Path, build, capsys):
     assert "duplicates   3 (1 with other labels than the kept)" in capsys.readouterr().out
 
 
+def test_a_layout_that_only_a_duplicate_names_is_no_layout_of_the_dataset(tmp_path: Path, build):
+    table = write_receipts(tmp_path / "in", {"a": 3, "b": 1})
+    rows = read_table(table)
+    write_table(table, [*rows, {**rows[-1], "id": "copy", "layout": "c"}])
+    assert build(table, tmp_path / "out", "--shards=1", "--split=train=1") == 0
+    manifest = manifest_of(tmp_path / "out")
+    assert (manifest.counts.written, manifest.counts.duplicates) == (4, 1)
+    assert manifest.vocabularies["layout"] in (("a", "b"), ("a", "c"))
+
+
 def test_groups_stay_together_and_shares_give_way(tmp_path: Path, build, capsys):
     table = write_receipts(tmp_path / "in", {"a": 20, "b": 10})
     rows = [
@@ -232,7 +244,7 @@ def test_dry_run_reads_no_image(tmp_path: Path, build, capsys):
     assert "train          36 records in 4 shards" in printed
     assert "validation     4 records in 4 shards" in printed
     assert not (tmp_path / "out").exists()
-    assert not (tmp_path / "out.staging").exists()
+    assert not (tmp_path / "out" / "_staging").exists()
 
 
 def test_too_many_bad_inputs_publish_nothing(tmp_path: Path, build, capsys):
@@ -243,8 +255,52 @@ def test_too_many_bad_inputs_publish_nothing(tmp_path: Path, build, capsys):
     assert "1 of 7 inputs are bad, more than --max-bad-fraction 0.1 allows" in error
     assert "file_missing, such as x:" in error
     assert "Traceback" not in error
-    assert not (tmp_path / "out").exists()
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["_staging"]
     assert build(table, tmp_path / "out", "--max-bad-fraction=0.2") == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ((), "20 of 20 inputs are bad, more than --max-bad-fraction 0.05 allows"),
+        (("--max-bad-fraction=1",), "all 20 inputs are bad; nothing was published"),
+    ],
+    ids=["default", "any_fraction"],
+)
+def test_a_label_that_no_row_has_is_said_before_an_image_is_read(
+    tmp_path: Path, build, capsys, options: tuple[str, ...], sentence: str
+):
+    table = write_receipts(tmp_path / "in", {"a": 20})
+    assert build(table, tmp_path / "out", "--label=totl:float", *options) == 1
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert "20  label_missing, such as a-0: label totl has no value" in error
+    assert (
+        f"finished work is kept in {tmp_path}/out/_staging: the same command reuses it; delete "
+        in error
+    )
+    assert not (tmp_path / "out" / "_staging" / "prepared").exists()
+
+
+def test_bad_rows_are_counted_with_bad_images(tmp_path: Path, build, capsys):
+    """Few bad rows let the images be read, and are counted once."""
+    table = write_receipts(tmp_path / "in", {"a": 8})
+    bad = [{"id": "x", "image": "gone.jpg", "layout": "a"}, {"id": "y", "image": "gone.jpg"}]
+    write_table(table, [*read_table(table), *bad])
+    assert build(table, tmp_path / "out", "--max-bad-fraction=0.1") == 1
+    assert "2 of 10 inputs are bad" in capsys.readouterr().err
+    assert list((tmp_path / "out" / "_staging" / "prepared").glob("*.npz"))
+    assert build(table, tmp_path / "out", "--max-bad-fraction=0.2", "--split=train=1") == 0
+    counts = manifest_of(tmp_path / "out").counts
+    assert counts.quarantined == {"file_missing": 1, "layout_missing": 1}
+
+
+def test_a_header_that_cannot_work_leaves_nothing_to_keep(tmp_path: Path, build, capsys):
+    (tmp_path / "t.csv").write_text("picture,layout\n")
+    assert build(tmp_path / "t.csv", tmp_path / "out") == 1
+    error = capsys.readouterr().err
+    assert "has no column image" in error
+    assert "is kept" not in error
 
 
 def test_finished_dataset_is_not_harmed(tmp_path: Path, build, capsys):
@@ -258,20 +314,111 @@ def test_finished_dataset_is_not_harmed(tmp_path: Path, build, capsys):
     # A failing replacement leaves the old one whole.
     bad = write_table(tmp_path / "in" / "bad.jsonl", [{"image": "gone.jpg", "layout": "a"}])
     assert build(bad, tmp_path / "out", "--overwrite") == 1
-    assert contents(tmp_path / "out") == before
+    left = contents(tmp_path / "out")
+    assert {name: left[name] for name in left if not name.startswith("_staging/")} == before
     # A good one replaces it wholly: no shard of the old numbering is left.
     assert build(table, tmp_path / "out", "--shards=2", "--split=train=1", "--overwrite") == 0
     assert len(manifest_of(tmp_path / "out").splits["train"].shards) == 2
     assert not list((tmp_path / "out").glob("*-of-00003"))
 
 
-def test_foreign_files_are_not_harmed(tmp_path: Path, build, capsys):
+@pytest.mark.parametrize(
+    ("name", "marker"),
+    [
+        pytest.param("thesis.txt", "", id="beside_the_dataset"),
+        pytest.param("_staging/thesis.txt", "", id="in_staging"),
+        pytest.param("_staging/plan.json", "", id="in_staging_that_no_build_made"),
+        pytest.param("_staging/prepared/thesis.txt", "_staging/BUILD", id="in_a_builds_staging"),
+    ],
+)
+def test_foreign_files_are_not_harmed(tmp_path: Path, build, capsys, name: str, marker: str):
     table = write_receipts(tmp_path / "in", {"a": 2})
+    for each in filter(None, (name, marker)):
+        path = tmp_path / "out" / each
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("precious")
+    before = contents(tmp_path / "out")
+    with pytest.raises(SystemExit) as exit_info:
+        build(table, tmp_path / "out")
+    assert exit_info.value.code == 2
+    assert f"out holds {name}, which no build wrote" in capsys.readouterr().err
+    assert contents(tmp_path / "out") == before
+
+
+def test_a_staging_directory_that_is_a_link_is_not_followed(tmp_path: Path, build, capsys):
+    table = write_receipts(tmp_path / "in", {"a": 2})
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "thesis.txt").write_text("precious")
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "thesis.txt").write_text("precious")
+    (tmp_path / "out" / "_staging").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(SystemExit):
         build(table, tmp_path / "out")
-    assert "thesis.txt, which no build wrote" in capsys.readouterr().err
+    assert "out holds _staging, which no build wrote" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["thesis.txt"]
+
+
+def test_nothing_outside_the_output_is_touched(tmp_path: Path, build):
+    table = write_receipts(tmp_path / "in", {"a": 2})
+    assert build(table, tmp_path / "data.staging") == 0
+    (tmp_path / "x.staging").mkdir()
+    (tmp_path / "x.staging" / "thesis.txt").write_text("precious")
+    before = contents(tmp_path)
+    assert build(table, tmp_path / "data") == 0
+    assert build(table, tmp_path / "x") == 0
+    assert build(table, tmp_path / "y", "--dry-run") == 0
+    after = contents(tmp_path)
+    assert {name: after[name] for name in after if name in before} == before
+    assert {name.split("/")[0] for name in after if name not in before} == {"data", "x"}
+
+
+def test_an_output_that_is_a_volume_of_its_own(
+    tmp_path: Path, build, monkeypatch: pytest.MonkeyPatch
+):
+    """As a Docker volume at /data with --output /data: nothing can be renamed into it."""
+    table = write_receipts(tmp_path / "in", {"a": 6})
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    replace, renamed = os.replace, []
+
+    def rename_within(source: str, target: str) -> None:
+        inside = {Path(path).is_relative_to(volume) for path in (source, target)}
+        if inside == {True, False}:
+            raise OSError(errno.EXDEV, "Invalid cross-device link", source)
+        renamed.append(target)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", rename_within)
+    assert build(table, volume, "--shards=2") == 0
+    assert build(table, volume, "--shards=3", "--overwrite") == 0
+    assert str(volume / COMPLETED) in map(str, renamed)
+    assert len(manifest_of(volume).splits["train"].shards) == 3
+
+
+def test_an_output_that_files_cannot_be_renamed_into(
+    tmp_path: Path, table: Path, build, capsys, monkeypatch: pytest.MonkeyPatch
+):
+    """As where the staging directory is a volume of its own: said before an image is read."""
+
+    def fail(source: str, target: str) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link", str(source))
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(SystemExit) as exit_info:
+        build(table, tmp_path / "out")
+    assert exit_info.value.code == 2
+    assert "out can't be written: Invalid cross-device link" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["file", "file/below"])
+def test_an_output_that_is_a_file(tmp_path: Path, table: Path, build, capsys, name: str):
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(SystemExit) as exit_info:
+        build(table, tmp_path / name)
+    assert exit_info.value.code == 2
+    assert f"{name} can't be written: Not a directory" in capsys.readouterr().err
+    assert build(table, tmp_path / name, "--dry-run") == 1
+    assert f"{name} can't be written: Not a directory" in capsys.readouterr().err
+    assert (tmp_path / "file").read_text() == "precious"
 
 
 def test_empty_split_is_written_and_said(tmp_path: Path, build, capsys):
@@ -298,7 +445,7 @@ def test_changed_image_is_prepared_again(tmp_path: Path, build):
     rows = read_table(table)
     bad = write_table(table.parent / "bad.jsonl", [*rows, {"image": "gone.jpg", "layout": "a"}])
     assert build(bad, tmp_path / "out") == 1  # leaves its prepared chunks
-    assert list((tmp_path / "out.staging" / "prepared").glob("*.npz"))
+    assert list((tmp_path / "out" / "_staging" / "prepared").glob("*.npz"))
     changed = tmp_path / "in" / rows[0]["image"]
     draw_receipt(changed, 999)
     assert build(bad, tmp_path / "out", "--max-bad-fraction=1", "--split=train=1") == 0

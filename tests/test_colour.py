@@ -136,6 +136,27 @@ def test_float_pixels_that_are_no_numbers_do_not_spoil_the_others(bad: float) ->
     assert converted[0, :3].tolist() == [255, 0, 51]
 
 
+@pytest.mark.parametrize("mode", ["L", "I;16", "I", "F", "LA", "RGBA", "P"])
+def test_large_images_are_converted_band_by_band(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    levels = np.random.default_rng(0).integers(0, 256, (11, 7), np.uint8)
+    grey = Image.fromarray(levels)
+    image = {
+        "I;16": lambda: Image.fromarray(levels.astype(np.uint16) * 201),
+        "I": lambda: Image.fromarray(levels.astype(np.int32) * 999),
+        "F": lambda: Image.fromarray(levels.astype(np.float32) * 200.5),
+        "RGBA": lambda: Image.merge("RGBA", [grey, grey, grey, grey.rotate(180)]),
+        "P": lambda: with_info(grey.convert("RGB").quantize(8), transparency=2),
+    }.get(mode, lambda: grey.convert(mode))()
+    whole = in_colour(image, None, None)
+    monkeypatch.setattr("beam_jobs.colour._BAND_PIXELS", 3 * 7)
+    banded = in_colour(image, None, None)
+    assert (banded.mode, banded.size) == (whole.mode, whole.size)
+    assert banded.tobytes() == whole.tobytes()
+    assert len(set(banded.tobytes())) > 4
+
+
 def test_a_profile_is_converted_to_srgb() -> None:
     converted = in_colour(filled("RGB", (255, 0, 0)), None, swapped_profile())
     red, _, blue = converted.getpixel((0, 0))

@@ -1,7 +1,9 @@
 """Options of the input pipeline are checked when they are made."""
 
+import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pipeline.config import Balance, InputConfig, RandomCrop, Reading
@@ -63,3 +65,82 @@ def test_random_crop(options: dict[str, float], sentence: str):
 def test_reading(name: str):
     with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
         Reading(**{name: 0})
+
+
+class _Op:
+    """An augmentation that was not put into a tuple."""
+
+    def __repr__(self) -> str:
+        return "Rotate()"
+
+    def __call__(self, examples: dict[str, Any], seeds: Any) -> dict[str, Any]:
+        return examples
+
+
+_FEATURES = "features must be None or a tuple of names, such as ('image', 'label'), got "
+_AUGMENTATIONS = "augmentations must be a tuple of functions, such as (Rotate(),), got "
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"height": 32.0}, "height must be an integer, such as 256, got 32.0"),
+        ({"width": "32"}, "width must be an integer, such as 256, got '32'"),
+        ({"width": True}, "width must be an integer, such as 256, got True"),
+        ({"height": None}, "height must be an integer, such as 256, got None"),
+        ({"channels": 3.0}, "channels must be an integer, such as 3, got 3.0"),
+        ({"max_boxes": 8.5}, "max_boxes must be an integer, such as 256, got 8.5"),
+        ({"parallel_decodes": 4.0}, "parallel_decodes must be an integer, such as 64, got 4.0"),
+        (
+            {"balance": 0.3},
+            "balance must be of type Balance, such as Balance(temperature=0.3), got 0.3",
+        ),
+        ({"reading": 4}, "reading must be of type Reading, such as Reading(run_length=32), got 4"),
+        ({"crop": True}, "crop must be of type RandomCrop, such as RandomCrop(), got True"),
+        ({"crop": 0.7}, "crop must be of type RandomCrop, such as RandomCrop(), got 0.7"),
+        ({"label": 3}, "label must be of type str, such as 'layout', got 3"),
+        ({"sample_weights": "no"}, "sample_weights must be of type bool, such as True, got 'no'"),
+        ({"features": "image"}, f"{_FEATURES}'image'"),
+        ({"features": ()}, f"{_FEATURES}()"),
+        ({"features": ["image"]}, f"{_FEATURES}['image']"),
+        ({"features": ("image", 3)}, f"{_FEATURES}('image', 3)"),
+        ({"augmentations": _Op()}, f"{_AUGMENTATIONS}Rotate()"),
+        ({"augmentations": None}, f"{_AUGMENTATIONS}None"),
+        ({"augmentations": ("rotate",)}, f"{_AUGMENTATIONS}('rotate',)"),
+    ],
+)
+def test_types_of_input_config(options: dict[str, Any], sentence: str):
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        InputConfig(**options)
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "sentence"),
+    [
+        (Balance, {"temperature": "0.3"}, "temperature must be a number, such as 0.3, got '0.3'"),
+        (Balance, {"temperature": None}, "temperature must be a number, such as 0.3, got None"),
+        (Balance, {"repeat_cap": True}, "repeat_cap must be a number, such as 8, got True"),
+        (Balance, {"by": 1}, "by must be of type str, such as 'layout', got 1"),
+        (Reading, {"run_length": 8.0}, "run_length must be an integer, such as 32, got 8.0"),
+        (Reading, {"run_length": None}, "run_length must be an integer, such as 32, got None"),
+        (
+            Reading,
+            {"buffer_bytes": 1e6},
+            "buffer_bytes must be an integer, such as 32, got 1000000.0",
+        ),
+        (RandomCrop, {"min_side": "0.7"}, "min_side must be a number, such as 0.7, got '0.7'"),
+        (RandomCrop, {"min_visible": None}, "min_visible must be a number, such as 0.3, got None"),
+    ],
+)
+def test_types_of_options(make: Any, options: dict[str, Any], sentence: str):
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        make(**options)
+
+
+def test_numbers_of_numpy_will_do():
+    config = InputConfig(
+        height=np.int64(32),
+        balance=Balance(temperature=np.float32(0.5), repeat_cap=np.int32(3)),
+        crop=RandomCrop(min_side=1),
+    )
+    assert (config.height, config.balance.temperature) == (32, 0.5)

@@ -1,14 +1,18 @@
 """The training dataset: elements, batches of several pipelines, and errors."""
 
+import itertools
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 pytest.importorskip("tensorflow")
 
+import keras
 import tensorflow as tf
 
 from pipeline.augment import augment
@@ -16,7 +20,8 @@ from pipeline.config import Balance, InputConfig, RandomCrop, Reading
 from pipeline.dataset import make_dataset, make_distributed_dataset
 from pipeline.degradation import Noise
 from pipeline.geometry import Rotate
-from tests.handmade import BOX, LAYOUTS, write_dataset
+from schemas.manifest import shard_name
+from tests.handmade import BOX, LAYOUTS, read_index, write_dataset
 
 ROOT = Path(__file__).parents[1]
 FEATURES = ("image", "label", "boxes", "id")
@@ -85,6 +90,16 @@ def test_an_epoch_holds_each_record_once(directory: Path, global_batch_size: int
     for epoch in range(2):
         ids = ids_of(dataset.skip(epoch * steps), steps)
         assert len(set(ids)) == len(ids) == steps * global_batch_size
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4, 8, 16])
+def test_equal_parts_of_a_batch_are_fair(directory: Path, parts: int):
+    """Whoever splits a batch: TensorFlow for its replicas, or an accumulation of gradients."""
+    dataset = make_dataset(directory, global_batch_size=16, config=InputConfig(height=8, width=8))
+    share = np.array([20, 9, 2, 1]) / 32 * 16 / parts
+    for _, labels in dataset.take(6):
+        for part in np.split(labels.numpy(), parts):
+            assert np.abs(np.bincount(part, minlength=4) - share).max() < 1
 
 
 def test_seed_fixes_the_order(directory: Path):
@@ -231,6 +246,21 @@ print([tuple(image.shape) for image in strategy.experimental_local_results(image
             {"global_batch_size": 0}, None, "0 can't be divided by 1 replicas", id="no batch"
         ),
         pytest.param({"start_step": -1}, None, "start_step must be at least 0", id="start"),
+        pytest.param(
+            {"start_step": 1.5},
+            None,
+            "start_step must be an integer, such as 0, got 1.5",
+            id="start of another type",
+        ),
+        pytest.param(
+            {"seed": None}, None, "seed must be an integer, such as 0, got None", id="no seed"
+        ),
+        pytest.param(
+            {"global_batch_size": 10.0},
+            None,
+            "global_batch_size must be an integer, such as 256, got 10.0",
+            id="batch size of another type",
+        ),
     ],
 )
 def test_errors(directory: Path, options: dict, context: tuple | None, sentence: str):
@@ -242,6 +272,78 @@ def test_errors(directory: Path, options: dict, context: tuple | None, sentence:
         )
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        np.int32,
+        tf.constant,
+        tf.Variable,
+        lambda value: tf.constant(value, tf.int64),
+        keras.Variable,
+    ],
+    ids=["NumPy", "int32", "variable", "int64", "Keras"],
+)
+def test_the_start_may_be_a_tensor(directory: Path, make: Callable[[int], Any]):
+    """Such as the optimizer's counter of steps."""
+    plain, given = (
+        make_dataset(directory, global_batch_size=8, config=SMALL, start_step=step)
+        for step in (5, make(5))
+    )
+    assert ids_of(given, 1) == ids_of(plain, 1)
+
+
+def test_an_iterator_can_be_checkpointed(directory: Path, tmp_path: Path):
+    """Although the step alone says where a run stands."""
+    dataset = make_dataset(directory, global_batch_size=8, config=SMALL)
+    iterator = iter(dataset)
+    for _ in range(5):
+        next(iterator)
+    path = tf.train.Checkpoint(iterator=iterator).save(tmp_path / "checkpoint")
+    restored = iter(dataset)
+    tf.train.Checkpoint(iterator=restored).restore(path).assert_consumed()
+    later = make_dataset(directory, global_batch_size=8, config=SMALL, start_step=5)
+    for expected, _ in zip(later, range(6), strict=False):
+        np.testing.assert_array_equal(next(restored)["id"], expected["id"])
+
+
+def test_one_worker_of_the_data_service_makes_the_same_batches(directory: Path):
+    service = tf.data.experimental.service
+    dispatcher = service.DispatchServer()
+    address = dispatcher.target.split("://")[1]
+    worker = service.WorkerServer(service.WorkerConfig(dispatcher_address=address))
+    dataset = make_dataset(directory, global_batch_size=8, config=SMALL)
+    served = dataset.apply(
+        service.distribute(processing_mode="parallel_epochs", service=dispatcher.target)
+    )
+    assert ids_of(served, 6) == ids_of(dataset, 6)
+    worker.stop()
+    dispatcher.stop()
+
+
 def test_needs_a_finished_directory(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match="holds no finished dataset"):
         make_distributed_dataset(tf.distribute.get_strategy(), tmp_path)
+
+
+@pytest.mark.parametrize("crop", [None, RandomCrop()], ids=["whole", "crop"])
+def test_after_an_error_no_batch_comes(tmp_path: Path, crop: RandomCrop | None):
+    """Records that follow would no longer be those of their step and row."""
+    directory = write_dataset(tmp_path / "receipts")
+    shard = directory / shard_name("train", 1, 4)
+    data = bytearray(shard.read_bytes())
+    data[read_index(directory, 1).offset[3] + 60] ^= 1
+    shard.write_bytes(data)
+    config = InputConfig(height=8, width=8, crop=crop)
+    batches = iter(make_dataset(directory, global_batch_size=4, config=config))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="cannot be read"):
+        list(itertools.islice(batches, 8))  # an epoch, which holds the damaged record
+    sentence = (
+        "an earlier batch could not be made, so this one might not be that of its step: make the "
+        "dataset again, with start_step, once the earlier error is dealt with"
+    )
+    later = []
+    for _ in range(24):
+        with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+            next(batches)
+        later.append(sentence in str(raised.value))
+    assert sum(later) > 12, "others name the same record, which comes once an epoch"

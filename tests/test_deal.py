@@ -1,5 +1,6 @@
 """The deal: every shard gets each layout's fair share, however the records were cut up."""
 
+import pickle
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("apache_beam")
 
-from beam_jobs.deal import BlockStarts, Census, Plan, assign, make_plan
-from schemas.manifest import dealt_histogram
+from beam_jobs.deal import BlockStarts, Census, Plan, assign, largest_deviation, make_plan
+from beam_jobs.errors import BuildError
 
 SPLITS = (
     {"train": 1.0},
@@ -69,13 +70,14 @@ def deal(
         Census.of(number, group=group[rows], layout=layout[rows], size_bytes=100 * len(rows))
         for number, rows in blocks
     ]
-    plan, starts = make_plan(
+    plan, all_starts = make_plan(
         censuses[::-1] if reverse else censuses,
         layouts=case.layouts,
         fractions=case.fractions,
         shards=dict(zip(case.fractions, case.shards, strict=True)),
     )
-    assert starts.keys() == {number for number, _ in blocks}
+    starts = dict(all_starts)
+    assert list(starts) == [number for number, _ in blocks]
     split, shard = np.full(len(layout), -1), np.full(len(layout), -1)
     for number, rows in blocks:
         split[rows], shard[rows] = assign(
@@ -101,8 +103,11 @@ def check_deal(case: Case) -> tuple[Plan, list[int], list[int]]:
     assert plan.counts.sum() == len(case.layout)
     for number, found in enumerate(histograms(case, split, shard)):
         counts = plan.counts[:, number]
-        assert found.tolist() == dealt_histogram(counts.tolist(), case.shards[number]).tolist()
-        assert (abs(found - counts / case.shards[number]) < 1).all()
+        for shard, histogram in enumerate(found):
+            assert histogram.tolist() == plan.histogram(number, shard).tolist()
+        off = abs(found - counts / case.shards[number])
+        assert off.max() < 1
+        assert largest_deviation(counts, case.shards[number]) == pytest.approx(off.max())
         assert np.ptp(found.sum(axis=1)) <= 1
     return plan, split, shard
 
@@ -146,6 +151,20 @@ def test_the_deal_does_not_depend_on_the_blocks_or_their_order(
         assert list(deal(case, cuts=cuts, reverse=reverse)[1:]) == places
 
 
+@pytest.mark.parametrize(
+    ("counts", "shards", "largest"),
+    [
+        pytest.param([8, 16, 0], 8, 0.0, id="nothing_left_over"),
+        pytest.param([1], 8, 0.875, id="one_record_in_eight_shards"),
+        pytest.param([7], 8, 0.875, id="one_record_too_few"),
+        pytest.param([4, 5], 8, 0.625, id="the_worse_of_two_layouts"),
+        pytest.param([], 8, 0.0, id="no_layout"),
+    ],
+)
+def test_largest_deviation(counts: list[int], shards: int, largest: float) -> None:
+    assert largest_deviation(np.array(counts, np.int64), shards) == largest
+
+
 def test_the_shares_give_way_to_a_group_and_only_to_it() -> None:
     """One group holds half of layout 0, and a single receipt of layout 1 belongs to it."""
     case = Case(
@@ -163,10 +182,47 @@ def test_the_shares_give_way_to_a_group_and_only_to_it() -> None:
     assert plan.counts[1].tolist() == [1, 0]
 
 
+def test_many_splits() -> None:
+    """More than a byte can number, with groups and without."""
+    fractions = {f"fold_{number}": 1 / 300 for number in range(300)}
+    grouped = tuple(number // 2 if number < 300 else 0 for number in range(900))
+    case = Case((0,) * 450 + (1,) * 450, grouped, (400,), fractions, (1,) * 300)
+    plan, split, _ = check_deal(case)
+    assert set(split) == set(range(300))
+    assert plan.counts.sum(axis=0).tolist() == [3] * 300
+
+
+def test_the_plan_does_not_grow_with_the_groups() -> None:
+    """Every worker gets it; of the groups each block gets its own."""
+
+    def plan_of(groups: int) -> bytes:
+        case = Case((0,) * 2000, tuple(range(groups)) * (2000 // groups), (), SPLITS[1], (1, 1))
+        return pickle.dumps(deal(case)[0])
+
+    assert len(plan_of(1000)) == len(plan_of(2))
+
+
+@pytest.mark.parametrize(
+    ("group", "layout"),
+    [
+        pytest.param([1, 2, 3], [0, 0, 0], id="another_group"),
+        pytest.param([1, 2, 2], [0, 0, 1], id="another_layout"),
+        pytest.param([1, 1, 1], [0, 0, 0], id="a_group_too_few"),
+    ],
+)
+def test_a_block_that_was_counted_with_other_records(group: list[int], layout: list[int]) -> None:
+    counted = np.array([1, 2, 2], np.uint64), np.zeros(3, np.int32)
+    census = Census.of(0, group=counted[0], layout=counted[1])
+    plan, starts = make_plan([census], layouts=2, fractions={"train": 1.0})
+    [(_, first)] = starts
+    with pytest.raises(BuildError, match="3 records were counted with others: "):
+        assign(plan, first, group=np.array(group, np.uint64), layout=np.array(layout, np.int32))
+
+
 def test_a_group_of_one_receipt_is_free() -> None:
     grouped = Case((0,) * 10, tuple(range(1, 11)), (4,), {"train": 0.5, "test": 0.5}, (1, 1))
     plan, split, _ = check_deal(grouped)
-    assert len(plan.groups) == 0
+    assert plan.counts.tolist() == [[5, 5]]
     assert Counter(split) == {0: 5, 1: 5}
 
 
@@ -212,7 +268,8 @@ def test_a_split_without_records_still_has_its_shard() -> None:
     plan, starts = make_plan([census], layouts=1, fractions={"train": 0.9, "test": 0.1})
     assert plan.counts.tolist() == [[1, 0]]
     assert plan.shards.tolist() == [1, 1]
-    again = BlockStarts.from_bytes(starts[0].to_bytes(), splits=2)
+    [(_, first)] = starts
+    again = BlockStarts.from_bytes(first.to_bytes(), splits=2)
     split, shard = assign(plan, again, group=np.zeros(1, np.uint64), layout=np.zeros(1, np.int32))
     assert (split.tolist(), shard.tolist()) == ([0], [0])
 
@@ -229,7 +286,7 @@ def test_census_counts_pairs_of_group_and_layout() -> None:
         zip(census.group.tolist(), census.layout.tolist(), census.count.tolist(), strict=True)
     )
     assert rows == [(0, 1, 2), (9, 0, 1), (9, 1, 2)]
-    assert census.count.dtype == np.int64
+    assert census.count.dtype == np.int32
 
 
 def test_starts_name_the_layouts_of_their_block() -> None:
@@ -243,5 +300,7 @@ def test_starts_name_the_layouts_of_their_block() -> None:
     def row(each: BlockStarts) -> list[list[int]]:
         return [each.layouts.tolist(), each.free_rank.tolist(), each.rank[:, 0].tolist()]
 
-    assert row(starts[0]) == [[0, 2], [0, 0], [0, 0]]
-    assert row(starts[1]) == [[1, 2], [0, 1], [0, 1]]
+    assert [(block, row(each)) for block, each in starts] == [
+        (0, [[0, 2], [0, 0], [0, 0]]),
+        (1, [[1, 2], [0, 1], [0, 1]]),
+    ]

@@ -139,6 +139,46 @@ def test_scale_of_decoding_what_is_stretched(size: tuple[int, int], decoded: tup
     )
 
 
+@pytest.mark.parametrize("storage", ["raw", "jpeg"])
+@pytest.mark.parametrize(
+    ("size", "config"),
+    [
+        pytest.param((256, 256), InputConfig(height=64, width=64), id="a quarter"),
+        pytest.param((250, 190), InputConfig(height=48, width=60), id="padded"),
+        pytest.param((1024, 768), InputConfig(height=32, width=32), id="beyond an eighth"),
+        pytest.param(
+            (256, 100), InputConfig(height=40, width=120, fit="stretch"), id="one side shrinks"
+        ),
+    ],
+)
+def test_nothing_is_skipped_where_images_shrink(
+    storage: str, size: tuple[int, int], config: InputConfig
+):
+    """Fine black and white stripes become gray, however the image is stored."""
+    image = np.full((*size, 3), 255, np.uint8)
+    image[::2] = 0
+    if storage == "raw":
+        shown = raw_images(tf.constant(image[None]), config)[0].numpy()
+    else:
+        shown = jpeg_image(tf.constant(jpeg(image)), tf.constant(size), config).numpy()
+    inner, before = (part.numpy() for part in fitted(tf.constant(size), config))
+    edge = 2  # where the image begins, gray meets white
+    shown = shown[before[0] + edge :, before[1] :][: inner[0] - 2 * edge, : inner[1]]
+    assert shown.size > 1000
+    assert np.abs(shown - 127.5).max() < 40
+
+
+def test_pixels_shrink_as_jpeg_files_do():
+    """A receipt looks the same by both ways of storage: both are near Pillow's filter."""
+    image = picture(1024, 768)
+    config = InputConfig(height=128, width=96)
+    expected = resized(image, 128, 96).astype(float)
+    raw = raw_images(tf.constant(image[None]), config)[0].numpy()
+    encoded = jpeg_image(tf.constant(jpeg(image)), tf.constant([1024, 768]), config).numpy()
+    for shown in (raw, encoded):
+        assert np.sqrt(((shown - expected) ** 2).mean()) < 6
+
+
 def test_normalised_bytes():
     levels = tf.constant(range(256), tf.uint8)
     expected = np.arange(256, dtype=np.float32) * np.float32(1 / 255)
@@ -425,7 +465,10 @@ def test_a_batch_is_begun_before_the_one_before_is_taken(asked: int | None, tmp_
         [],
         batch_size=batch_size,
     )
-    batches = iter(dataset)
+    options = tf.data.Options()
+    # Else TensorFlow appends a buffer of its own, which grows where the machine is busy.
+    options.experimental_optimization.inject_prefetch = False
+    batches = iter(dataset.with_options(options))
     next(batches)
     # The first is taken, the second waits, and so does the third, where it may be begun.
     most = 3 * batch_size if asked is None else 2 * batch_size

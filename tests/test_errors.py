@@ -5,9 +5,10 @@ import pytest
 pytest.importorskip("apache_beam")
 
 import apache_beam as beam
+from apache_beam.io.filesystem import BeamIOError
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
-from beam_jobs.errors import BuildError, build_error_in
+from beam_jobs.errors import BuildError, build_error_in, failure_in
 
 SENTENCE = "3 of 4 inputs are bad:\n  3  corrupt, such as a.jpg: broken\nMend them."
 
@@ -65,3 +66,50 @@ def test_in_what_beam_raises(fails: object, message: str | None) -> None:
     with pytest.raises((BuildError, ZeroDivisionError, RuntimeError)) as caught:
         pipeline.run().wait_until_finish()
     assert build_error_in(caught.value) == message
+
+
+FULL = (
+    "files can't be written any more: No space left on device; once that is put right, the same "
+    "command resumes where it stopped"
+)
+KILLED = (
+    "a worker process was killed, probably for lack of memory: give it more, or set fewer "
+    "--workers; the same command resumes where it stopped"
+)
+WORKER = "Worker subprocess exited with return code"
+
+
+@pytest.mark.parametrize(
+    ("error", "threads", "sentence"),
+    [
+        pytest.param(BuildError("no receipts"), [f"{WORKER} 137"], "no receipts", id="build_error"),
+        pytest.param(OSError(28, "No space left on device"), [], FULL, id="disk_full"),
+        pytest.param(
+            RuntimeError("OSError: [Errno 28] No space left on device: '/x' [while running 'P']"),
+            [],
+            FULL,
+            id="disk_full_in_a_workers_traceback",
+        ),
+        pytest.param(
+            BeamIOError("Rename failed", {("a", "b"): OSError(OSError(28, "No space left"))}),
+            [],
+            FULL,
+            id="disk_full_in_beams_own_error",
+        ),
+        pytest.param(
+            OSError(30, "Read-only file system"),
+            [],
+            FULL.replace("No space left on device", "Read-only file system"),
+            id="read_only",
+        ),
+        pytest.param(RuntimeError("Channel closed"), ["", f"{WORKER} 137"], KILLED, id="killed"),
+        pytest.param(
+            RuntimeError("Channel closed"), [f"{WORKER} -9"], KILLED, id="killed_directly"
+        ),
+        pytest.param(RuntimeError("Channel closed"), [f"{WORKER} 1"], None, id="worker_failed"),
+        pytest.param(PermissionError(13, "Permission denied"), [], None, id="another_os_error"),
+        pytest.param(RuntimeError("out of memory"), [], None, id="another_error"),
+    ],
+)
+def test_failure_in(error: BaseException, threads: list[str], sentence: str | None) -> None:
+    assert failure_in(error, threads) == sentence

@@ -54,6 +54,18 @@ def test_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert "6 records come not at all in an epoch, others in the next" in out
 
 
+def test_the_environment_names_the_dataset(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("TILLROLL_DATA_DIR", str(directory))
+    assert main(["--global-batch-size=8"]) == 0
+    assert f"split train of {directory}: " in capsys.readouterr().out
+    monkeypatch.delenv("TILLROLL_DATA_DIR")
+    with pytest.raises(SystemExit):
+        main(["--global-batch-size=8"])
+    assert "set the environment variable TILLROLL_DATA_DIR" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

@@ -3,8 +3,11 @@
 import errno
 import io
 import os
+import socket
 import time
+from collections.abc import Callable
 from http import HTTPStatus
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +84,29 @@ def test_local_files(tmp_path: Path) -> None:
         files.read(str(tmp_path / "a\0b"))
 
 
+@pytest.fixture
+def odd_file(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> str:
+    """Path of what is neither a file nor a folder."""
+    monkeypatch.chdir(tmp_path)  # a socket's path must be short
+    match request.param:
+        case "pipe":
+            os.mkfifo("pipe")
+        case "socket":
+            with socket.socket(socket.AF_UNIX) as server:
+                server.bind("socket")
+        case "link_to_itself":
+            Path("link_to_itself").symlink_to("link_to_itself")
+    return str(tmp_path / request.param) if request.param != "device" else "/dev/zero"
+
+
+@pytest.mark.parametrize("odd_file", ["pipe", "socket", "device", "link_to_itself"], indirect=True)
+def test_what_is_no_file_is_refused_and_never_waited_for(odd_file: str) -> None:
+    with pytest.raises(OSError, match=f"^{odd_file} could not be read: "):
+        files.read(odd_file)
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "sentence"),
     [
@@ -128,10 +154,40 @@ def test_faults_of_the_store_are_tried_again(store: list[Any], error: Exception)
 def test_a_store_that_stays_away_ends_the_job(store: list[Any], error: Exception) -> None:
     store += [error] * 100
     with pytest.raises(
-        BuildError, match=r"s3://b/f could not be read in 6 tries: .* once its store answers"
+        BuildError, match=r"s3://b/f could not be read in several tries: .* once its store answers"
     ):
         files.read("s3://b/f")
     assert len(store) == 94
+
+
+def test_a_store_whose_client_tries_for_minutes_is_asked_once(
+    store: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store += [TimeoutError("after two minutes")] * 2
+    monkeypatch.setattr(time, "monotonic", count(step=120).__next__)
+    with pytest.raises(BuildError, match="after two minutes"):
+        files.read("s3://b/f")
+    assert len(store) == 1
+
+
+@pytest.mark.parametrize("error", [StoreError(403), OSError("no network"), StoreError(None)])
+@pytest.mark.parametrize(
+    "ask", [files.exists, files.state, files.list_below, files.list_files], ids=lambda f: f.__name__
+)
+def test_a_store_that_refuses_is_named(
+    monkeypatch: pytest.MonkeyPatch, ask: Callable[[str], Any], error: Exception
+) -> None:
+    def fail(_: str) -> None:
+        raise error
+
+    refusing = Store()
+    for name in ("exists", "state", "list_below", "match"):
+        monkeypatch.setattr(refusing, name, fail)
+    monkeypatch.setattr(files, "store_of", lambda scheme: refusing)
+    with pytest.raises(
+        BuildError, match=r"^s3://b/f can't be accessed: .*; check its name, the credentials of"
+    ):
+        ask("s3://b/f")
 
 
 def test_moves_replace_what_is_there(tmp_path: Path) -> None:
@@ -140,3 +196,24 @@ def test_moves_replace_what_is_there(tmp_path: Path) -> None:
     files.move([])
     files.move([(str(tmp_path / "a"), str(tmp_path / "b"))])
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("b", "a")]
+
+
+@pytest.mark.parametrize(("length", "ahead"), [(1, 64), (10, 10), (1000, 1)])
+def test_reads_ahead_in_bounded_memory(monkeypatch: pytest.MonkeyPatch, length: int, ahead: int):
+    """At most 64 ranges, of at most 100 bytes together; always at least one."""
+    asked: list[int] = []
+
+    def read_range(path: str, offset: int, length: int) -> bytes:
+        asked.append(offset)
+        return bytes([offset]) * length
+
+    monkeypatch.setattr(files, "read_range", read_range)
+    monkeypatch.setattr(files, "_READ_AHEAD_BYTES", 100)
+    most = 0
+    for number, data in enumerate(
+        files.read_ranges(("gs://bucket/file", offset, length) for offset in range(200))
+    ):
+        assert data == bytes([number]) * length
+        most = max(most, len(asked) - number)
+    assert sorted(asked) == list(range(200))
+    assert most <= ahead

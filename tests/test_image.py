@@ -465,6 +465,11 @@ DAMAGED = {
         ({"min_side": 0}, "min_side must be 1 to 65500, got 0"),
         ({"max_input_bytes": 0}, f"max_input_bytes must be 1 to {2**30}, got 0"),
         (
+            {"max_memory_bytes": 2**20 - 1},
+            f"max_memory_bytes must be {2**20} to {2**40}, got {2**20 - 1}",
+        ),
+        ({"max_seconds": 0}, "max_seconds must be 1 to 86400, got 0"),
+        (
             {"raw_size": (256, 15)},
             "raw_size must be sides of 16 to 16384 pixels, got (256, 15)",
         ),

@@ -42,7 +42,14 @@ def test_packages_import_only_what_they_may(package: str):
 
 
 @pytest.mark.parametrize(
-    "module", ["beam_jobs.chunk", "beam_jobs.deal", "beam_jobs.splits", "pipeline.plan"]
+    "module",
+    [
+        "beam_jobs.chunk",
+        "beam_jobs.deal",
+        "beam_jobs.splits",
+        "pipeline.batch_order",
+        "pipeline.plan",
+    ],
 )
 def test_arithmetic_imports_neither_beam_nor_tensorflow(module: str):
     code = (

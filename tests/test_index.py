@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.index import RecordIndex, array_start, read_columns
+from schemas.index import IndexRow, RecordIndex, array_start, read_columns
 
-CATEGORIES = ("layout", "currency")
+CATEGORIES = ("layout", "offset")  # a category may have the name of a column
 COLUMNS = ("shard", "offset", "length", "height", "width", "channels", "id_end", "id_text")
 DTYPES = {
     "shard": np.int32,
@@ -36,8 +36,7 @@ ROWS = [
         "height": 640,
         "width": 480 + number,
         "channels": channels,
-        "layout": 7 * number,
-        "currency": number % 2,
+        "categories": {"layout": 7 * number, "offset": number % 2},
     }
     for number, (id_, channels) in enumerate([("a.jpg", 1), ("Käse/€ 😀.png", 3), ("", 3)])
 ]
@@ -50,19 +49,24 @@ ROW = st.fixed_dictionaries(
         "height": st.integers(1, 65_535),
         "width": st.integers(1, 65_535),
         "channels": st.sampled_from([1, 3]),
-        "layout": st.integers(0, 2**31 - 1),
-        "currency": st.integers(0, 200),
+        "categories": st.fixed_dictionaries(
+            {"layout": st.integers(0, 2**31 - 1), "offset": st.integers(0, 200)}
+        ),
     }
 )
 
 
 def index_of(rows: Sequence[dict[str, Any]], *, shard: int = 0) -> RecordIndex:
-    return RecordIndex.of_rows(rows, shard=shard, categories=CATEGORIES)
+    return RecordIndex.of_rows(
+        [IndexRow(**row) for row in rows], shard=shard, categories=CATEGORIES
+    )
 
 
 def as_lists(index: RecordIndex) -> dict[str, Any]:
     columns = {name: getattr(index, name).tolist() for name in COLUMNS}
-    return columns | {name: codes.tolist() for name, codes in index.categories.items()}
+    return columns | {
+        f"category/{name}": codes.tolist() for name, codes in index.categories.items()
+    }
 
 
 def test_columns_and_their_types() -> None:
@@ -101,7 +105,7 @@ def test_concatenation_puts_shards_one_after_the_other(shards: list[list[dict[st
     for name in ("offset", "length", "height", "width", "channels"):
         assert getattr(whole, name).tolist() == [row[name] for row in rows]
     for name in CATEGORIES:
-        assert whole.categories[name].tolist() == [row[name] for row in rows]
+        assert whole.categories[name].tolist() == [row["categories"][name] for row in rows]
 
 
 def test_an_index_without_records() -> None:
@@ -118,8 +122,9 @@ def test_concatenation_needs_a_shard() -> None:
 
 
 def test_concatenation_needs_equal_categories() -> None:
-    other = RecordIndex.of_rows(ROWS, shard=1, categories=("layout",))
-    sentence = "shard indexes differ in their categories, ['currency', 'layout'] expected"
+    rows = [IndexRow(**row) for row in ROWS]
+    other = RecordIndex.of_rows(rows, shard=1, categories=("layout",))
+    sentence = "shard indexes differ in their categories, ['layout', 'offset'] expected"
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         RecordIndex.concatenate([index_of(ROWS), other])
 
@@ -130,7 +135,7 @@ def test_bytes_hold_no_time_and_no_compression() -> None:
     assert {member.filename.removesuffix(".npy") for member in members} == {
         *COLUMNS,
         "category/layout",
-        "category/currency",
+        "category/offset",
     }
     assert {member.date_time for member in members} == {(1980, 1, 1, 0, 0, 0)}
     assert {member.compress_type for member in members} == {zipfile.ZIP_STORED}
@@ -176,13 +181,13 @@ def test_refuses_damaged_columns() -> None:
 @settings(deadline=None, max_examples=50)
 def test_reads_some_columns(rows: list[dict[str, Any]]):
     data = index_of(rows).to_bytes()
-    names = ["category/currency", "offset", "id_end", "length"]
-    currency, offset, id_end, length = read_columns(io.BytesIO(data), names)
-    assert currency.tolist() == [row["currency"] for row in rows]
+    names = ["category/offset", "offset", "id_end", "length"]
+    codes, offset, id_end, length = read_columns(io.BytesIO(data), names)
+    assert codes.tolist() == [row["categories"]["offset"] for row in rows]
     assert offset.tolist() == [row["offset"] for row in rows]
     assert length.tolist() == [row["length"] for row in rows]
     assert id_end.tolist() == RecordIndex.from_bytes(data).id_end.tolist()
-    assert (offset.dtype, length.dtype, currency.dtype) == (np.int64, np.int32, np.int32)
+    assert (offset.dtype, length.dtype, codes.dtype) == (np.int64, np.int32, np.int32)
 
 
 def test_columns_that_are_not_wanted_are_not_looked_at():

@@ -1,6 +1,8 @@
 """What a dataset directory says of itself, and what is said where there is none."""
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 pytest.importorskip("tensorflow")
 
 from pipeline.info import DATA_DIR_VARIABLE, load_info
-from schemas.manifest import COMPLETED, MANIFEST
+from schemas.manifest import COMPLETED, MANIFEST, completed_text
 from tests.handmade import LAYOUTS, write_dataset
 
 
@@ -48,6 +50,19 @@ def test_batches_that_runs_do_not_fill(directory: Path, batch_size: int, run_len
         load_info(directory).steps_per_epoch("train", batch_size, run_length=run_length)
 
 
+@pytest.mark.parametrize(
+    ("batch_size", "sentence"),
+    [
+        (0, "global_batch_size must be at least 1, got 0"),
+        (-8, "global_batch_size must be at least 1, got -8"),
+        (8.0, "global_batch_size must be an integer, such as 256, got 8.0"),
+    ],
+)
+def test_evaluation_steps_of_no_batch(directory: Path, batch_size: int, sentence: str):
+    with pytest.raises(ValueError, match=f"^{sentence}$"):
+        load_info(directory).evaluation_steps("train", batch_size)
+
+
 def test_record_index_holds_every_record(directory: Path):
     index = load_info(directory).record_index("train")
     assert sorted(index.ids()) == sorted(
@@ -76,10 +91,29 @@ def test_unfinished_directory(directory: Path, tmp_path: Path):
 
 def test_newer_format_is_refused(directory: Path, tmp_path: Path):
     values = json.loads((directory / MANIFEST).read_text())
-    (tmp_path / MANIFEST).write_text(json.dumps({**values, "format_version": 99}))
-    (tmp_path / COMPLETED).touch()
-    with pytest.raises(ValueError, match="format version 99, this tillroll reads up to 1"):
+    text = json.dumps({**values, "format_version": 99})
+    (tmp_path / MANIFEST).write_text(text)
+    (tmp_path / COMPLETED).write_text(completed_text(text.encode()))
+    sentence = f"{tmp_path / MANIFEST}: the tillroll-dataset file has format version 99, this til"
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
         load_info(tmp_path)
+
+
+@pytest.mark.parametrize("name", [MANIFEST, COMPLETED])
+def test_a_manifest_that_does_not_match_completed(directory: Path, tmp_path: Path, name: str):
+    """One flipped bit; the older COMPLETED, which held the digest of the records, is no other."""
+    copy = Path(shutil.copytree(directory, tmp_path / "copy"))
+    data = (copy / name).read_bytes()
+    (copy / name).write_bytes(data[:30] + bytes([data[30] ^ 1]) + data[31:])
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        load_info(copy)
+    assert str(error.value) == (
+        f"{copy / MANIFEST}: does not match COMPLETED: one of the two is damaged, or another "
+        "version of tillroll wrote them; restore both from a copy, or build the dataset again"
+    )
+    (copy / MANIFEST).unlink()
+    with pytest.raises(ValueError, match=f"^{re.escape(str(copy / MANIFEST))} can't be read: "):
+        load_info(copy)
 
 
 def test_unknown_split(directory: Path):

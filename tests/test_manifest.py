@@ -1,5 +1,6 @@
 """The manifest: its round trip, its versions, its conservation law and its file names."""
 
+import hashlib
 import json
 import re
 from collections import Counter
@@ -14,9 +15,12 @@ from hypothesis import strategies as st
 from schemas.manifest import (
     FORMAT_VERSION,
     Counts,
+    FileChecksum,
     Manifest,
     Shard,
     Split,
+    check_completed,
+    completed_text,
     dealt_histogram,
     index_name,
     is_dataset_file,
@@ -56,6 +60,7 @@ MANIFEST = Manifest(
     build_options={"seed": 7, "splits": {"train": 0.9, "test": 0.1}},
     source_fingerprint="ab" * 32,
     written_by="tillroll 0.1.0",
+    files={"schema.pbtxt": FileChecksum(size_bytes=10, crc32c=7)},
 )
 
 
@@ -108,6 +113,25 @@ def test_digest_tells_whether_the_records_are_the_same(other: Manifest, same: bo
     assert (other.digest == MANIFEST.digest) is same
 
 
+def test_completed_belongs_to_the_bytes_of_one_manifest() -> None:
+    text = MANIFEST.to_json().encode()
+    completed = completed_text(text)
+    assert completed == hashlib.sha256(text).hexdigest() + "\n"
+    check_completed(completed.encode(), text)
+    other = replace(MANIFEST, written_by="tillroll 9").to_json().encode()
+    for wrong, manifest in (
+        (completed, other),
+        (completed.strip(), text),
+        (completed + "\n", text),
+        (MANIFEST.digest + "\n", text),
+        ("", text),
+    ):
+        with pytest.raises(
+            ValueError, match=r"^does not match COMPLETED: one of the two is damaged"
+        ):
+            check_completed(wrong.encode(), manifest)
+
+
 def test_reads_this_version() -> None:
     assert Manifest.from_json(changed(format_version=FORMAT_VERSION)) == MANIFEST
 
@@ -140,6 +164,8 @@ def test_a_newer_version_is_refused_even_if_nothing_else_is_known() -> None:
         pytest.param(changed(format_version=None), id="no_version"),
         pytest.param(changed(format="other"), id="another_format"),
         pytest.param(changed(format_version="1"), id="version_is_text"),
+        pytest.param(changed(format_version=0), id="version_is_none_yet"),
+        pytest.param("[" * 100_000, id="deeply_nested"),
     ],
 )
 def test_refuses_what_is_no_manifest(text: str | bytes) -> None:
@@ -159,6 +185,17 @@ def test_refuses_what_is_no_manifest(text: str | bytes) -> None:
         pytest.param(changed(counts={}), id="no_counts"),
         pytest.param(changed(unheard_of=1), id="unknown_field"),
         pytest.param(changed(written_by=None), id="no_writer"),
+        pytest.param(changed(splits={}), id="no_split"),
+        pytest.param(changed(files={"schema.pbtxt": {"size_bytes": 1}}), id="file_has_no_checksum"),
+        pytest.param(
+            changed(files={"schema.pbtxt": {"size_bytes": 1, "crc32c": 2**32}}),
+            id="checksum_is_big",
+        ),
+        pytest.param(
+            changed(files={"../x": {"size_bytes": 1, "crc32c": 1}}), id="file_is_none_of_a_dataset"
+        ),
+        pytest.param(changed(vocabularies={}), id="no_vocabulary"),
+        pytest.param(changed(labels=[]), id="no_label"),
     ],
 )
 def test_refuses_a_damaged_manifest(text: str) -> None:
@@ -193,7 +230,8 @@ def test_dealt_histogram_is_that_of_dealing_one_by_one(counts: list[int], shards
     layout_of_record = [layout for layout, count in enumerate(counts) for _ in range(count)]
     piles = [Counter(layout_of_record[pile::shards]) for pile in range(shards)]
     expected = [[pile[layout] for layout in range(len(counts))] for pile in piles]
-    histogram = dealt_histogram(counts, shards)
+    rows = [dealt_histogram(counts, shards=shards, shard=shard) for shard in range(shards)]
+    histogram = np.stack(rows)
     assert histogram.dtype == np.int64
     assert histogram.tolist() == expected
     assert (abs(histogram - np.array(counts) / shards) < 1).all()

@@ -10,12 +10,17 @@ import pytest
 
 pytest.importorskip("apache_beam")
 
+from apache_beam.io.filesystems import FileSystems
+
 import beam_jobs.prepare
-from beam_jobs import files
+from beam_jobs import files, stores
 from beam_jobs.build import main
+from beam_jobs.image import ImageOptions
+from beam_jobs.prepare import ChunkPreparer
+from beam_jobs.row import Row
 from beam_jobs.verify import main as verify_main
 from schemas.manifest import COMPLETED, EXCLUDED, shard_name
-from tests.conftest import contents, read_table, write_receipts, write_table
+from tests.conftest import contents, draw_receipt, read_table, write_receipts, write_table
 from tests.stores import STORE_NAMES, TestStore, started
 
 
@@ -55,8 +60,19 @@ def test_gives_the_same_bytes(server: TestStore, root: str, table: Path, dataset
     assert build(server, root, table.name, *options) == 0
     out = stored(files.join(root, "out"))
     assert out == contents(dataset)
-    assert not stored(files.join(root, "out.staging"))
+    assert not stored(files.join(root, "out/_staging"))
     assert verify_main([files.join(root, "out"), "--quiet", "--workers=1", *server.options]) == 0
+
+
+def test_a_folder_gives_the_same_bytes(server: TestStore, root: str, tmp_path: Path):
+    names = ("a/1.jpg", "a/2.jpg", "a/2023/05/3.jpg", "b [1]*/4.jpg", "b [1]*/ü=5+6%20#7.jpg")
+    for number, name in enumerate(names):
+        draw_receipt(tmp_path / "in" / name, number)
+    upload(tmp_path / "in", files.join(root, "in"))
+    assert build(server, root, "") == 0
+    paths = ["--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
+    assert main([*paths, "--quiet", "--workers=1", *server.options]) == 0
+    assert stored(files.join(root, "out")) == contents(tmp_path / "out")
 
 
 @pytest.fixture
@@ -79,9 +95,9 @@ def test_a_failed_build_resumes_and_a_finished_one_is_replaced(
 
     assert build(*arguments) == 1
     assert "images/gone.jpg does not exist" in capsys.readouterr().err
-    staging = stored(files.join(root, "out.staging"))
+    staging = stored(files.join(root, "out/_staging"))
     assert any(name.startswith("prepared/") for name in staging)
-    assert not stored(files.join(root, "out"))
+    assert all(name.startswith("_staging/") for name in stored(files.join(root, "out")))
 
     with monkeypatch.context() as patch:  # whoever prepares an image again, fails at it
         patch.setattr(beam_jobs.prepare, "store_image", None)
@@ -110,7 +126,7 @@ def test_a_failed_build_resumes_and_a_finished_one_is_replaced(
     assert second[COMPLETED] != first[COMPLETED]
     assert not any("of-00002" in name for name in second), "files of the replaced dataset are left"
     assert EXCLUDED not in second, "what is excluded belongs to the replaced dataset"
-    assert not stored(files.join(root, "out.staging"))
+    assert not stored(files.join(root, "out/_staging"))
     assert verify_main(verify) == 0
     files.delete([files.join(root, "out", COMPLETED)])
     assert verify_main(verify) == 1
@@ -121,9 +137,21 @@ def test_what_is_not_there_is_said(server: TestStore, root: str, capsys: pytest.
     assert "no receipts found in" in capsys.readouterr().err
     assert not files.exists(files.join(root, "file"))
     assert files.list_files(files.join(root, "file")) == []
-    assert files.list_files(files.join(root, "**")) == []
+    assert list(stored(root)) == ["out/_staging/BUILD"]
     with pytest.raises(FileNotFoundError, match="file does not exist"):
         files.read(files.join(root, "file"))
+
+
+def test_a_bucket_that_is_not_there(server: TestStore, tmp_path: Path, capsys):
+    table = write_receipts(tmp_path / "in", {"a": 1})
+    output = files.join(server.root.replace("receipts", "nowhere"), "out")
+    with pytest.raises(SystemExit) as exit_info:
+        main(["--input", str(table), "--output", output, "--workers=1", *server.options])
+    assert exit_info.value.code == 2
+    sentence = capsys.readouterr().err
+    assert f"error: {output}" in sentence
+    assert "can't be accessed: " in sentence
+    assert "check its name, the credentials of its store and the network" in sentence
 
 
 NAMES = ("plain", "a b", "a[1]*?.jpg", "50%.jpg", "%41", "a#b?c=d&e", "a+b", "Bäckerei/日本.jpg")
@@ -150,6 +178,59 @@ def test_files_of_any_name_are_written_read_moved_and_deleted(server: TestStore,
     assert stored(root) == {}
 
 
+def test_the_version_of_a_file_changes_with_its_contents(server: TestStore, root: str):
+    path = files.join(root, "a[1]*")
+    assert files.state(path) is None
+    files.write(path, b"one")
+    first = files.state(path)
+    assert first is not None
+    assert first.size_bytes == 3
+    assert files.state(path) == first
+    files.write(path, b"two")
+    second = files.state(path)
+    assert second is not None
+    assert second.size_bytes == 3
+    assert second.version != first.version
+
+
+CLIENTS = {
+    "s3": "boto3.session.Session.client",
+    "gs": "google.cloud.storage.Client.__init__",
+    "azfs": "azure.storage.blob.BlobServiceClient.__init__",
+}
+
+
+def test_a_prepared_chunk_is_found_by_one_request_an_image(
+    server: TestStore, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    rows = []
+    for number in range(4):
+        draw_receipt(tmp_path / "receipt.jpg", number)
+        uri = files.join(root, "in [1]", f"{number}.jpg")
+        files.write(uri, (tmp_path / "receipt.jpg").read_bytes())
+        rows.append(Row(id=str(number), uri=uri, categories={"layout": "a"}).to_bytes())
+    preparer = ChunkPreparer(
+        directory=files.join(root, "prepared"), labels=(), image=ImageOptions(), seed=0
+    )
+    chunk = preparer.prepare(0, rows)
+    asked = []
+    state = files.state
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a new client, a listing, or an image that is prepared again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "state", lambda path: (asked.append(path), state(path))[1])
+        patch.setattr(FileSystems, "match", refuse)
+        patch.setattr(files.store_of(FileSystems.get_scheme(root)), "list_below", refuse)
+        patch.setattr(beam_jobs.prepare, "store_image", refuse)
+        patch.setattr(CLIENTS[root.partition("://")[0]], refuse)
+        assert preparer.prepare(0, rows).to_bytes() == chunk.to_bytes()
+    assert sorted(path for path in asked if "/in [1]/" in path) == [
+        files.join(root, "in [1]", f"{number}.jpg") for number in range(4)
+    ]
+
+
 def test_listings_of_many_files_are_whole(server: TestStore, root: str):
     for number in range(25):
         files.write(files.join(root, f"{number:02}"), b"")
@@ -158,7 +239,37 @@ def test_listings_of_many_files_are_whole(server: TestStore, root: str):
     assert stored(root) == {}
 
 
-@pytest.mark.parametrize("size", [0, 1, 1 << 20, (1 << 24) + 1])
+@pytest.mark.parametrize("size", [0, 1, (9 << 20) + 1])
+def test_a_file_is_uploaded_once_and_never_copied(
+    server: TestStore, root: str, monkeypatch: pytest.MonkeyPatch, size: int
+):
+    store = files.store_of(FileSystems.get_scheme(root))
+    monkeypatch.setattr(store, "move", None)
+    monkeypatch.setattr(stores, "_SPOOL_BYTES", 1 << 20)
+    data = np.random.default_rng(size).bytes(size)
+    for _ in range(2):
+        with files.create(files.join(root, "a[1]*")) as file:
+            for start in range(0, size, 1 << 20):
+                file.write(data[start : start + (1 << 20)])
+    assert stored(root) == {"a[1]*": data}
+    files.delete_tree(root)
+
+
+def test_a_file_that_could_not_be_written_is_not_there(server: TestStore, root: str):
+    files.write(files.join(root, "old"), b"old")
+
+    def write_half(name: str) -> None:
+        with files.create(files.join(root, name)) as file:
+            file.write(b"half")
+            raise ArithmeticError
+
+    for name in ("old", "new"):
+        with pytest.raises(ArithmeticError):
+            write_half(name)
+    assert stored(root) == {"old": b"old"}
+
+
+@pytest.mark.parametrize("size", [0, 1, 1 << 24, (1 << 24) + 1])
 def test_reads_fetch_little_more_than_they_give(server: TestStore, root: str, size: int):
     data = np.random.default_rng(size).bytes(size)
     path = files.join(root, str(size))
@@ -179,6 +290,23 @@ def test_reads_fetch_little_more_than_they_give(server: TestStore, root: str, si
         if server.sent_bytes:
             # Cloud Storage's client asks for what is known of the file first.
             assert server.sent_bytes() - before <= len(expected) + 2000
+
+
+def test_a_move_that_failed_goes_on_where_it_stopped(server: TestStore, root: str):
+    names = [f"{number:02}" for number in range(50)]
+    pairs = [(files.join(root, "from", name), files.join(root, "to", name)) for name in names]
+    for path, _ in pairs[:30] + pairs[31:]:
+        files.write(path, path.encode())
+    with pytest.raises(OSError, match=r"from/30.* could not be (copied|moved)"):
+        files.move(pairs)
+    places = stored(root)
+    assert sorted(name[-2:] for name in places) == [name for name in names if name != "30"]
+    assert {f"to/{name}" for name in names[:16]} <= places.keys()
+
+    files.write(pairs[30][0], pairs[30][0].encode())
+    left = set(files.list_below(files.join(root, "from")))
+    files.move([pair for pair in pairs if pair[0] in left])
+    assert stored(root) == {f"to/{pair[0][-2:]}": pair[0].encode() for pair in pairs}
 
 
 def test_a_move_awaits_the_copy(server: TestStore, root: str, monkeypatch: pytest.MonkeyPatch):

@@ -83,16 +83,41 @@ def test_splits_that_are_not_allowed(splits: dict[str, float]) -> None:
 @pytest.mark.parametrize(
     ("output", "staging"),
     [
-        ("/out/receipts", "/out/receipts.staging"),
-        ("/out/receipts/", "/out/receipts.staging"),
-        ("gs://bucket/receipts/", "gs://bucket/receipts.staging"),
+        ("/out/receipts", "/out/receipts/_staging"),
+        ("/out/receipts/", "/out/receipts/_staging"),
+        ("gs://bucket/receipts/", "gs://bucket/receipts/_staging"),
     ],
 )
-def test_staging_lies_beside_the_output(output: str, staging: str) -> None:
+def test_staging_lies_in_the_output(output: str, staging: str) -> None:
     options = replace(OPTIONS, output=output)
     assert options.staging == staging
     assert options.prepared_directory == f"{staging}/prepared"
-    assert options.staged_directory == f"{staging}/finished"
+    assert options.staged_directory == f"{staging}/finished-{options.launch}"
+
+
+@pytest.mark.parametrize(
+    ("output", "sentence"),
+    [
+        ("/", "output / is a whole file system or bucket"),
+        ("", "output  is a whole file system or bucket"),
+        ("//", "output // is a whole file system or bucket"),
+        ("/a/..", "output /a/.. is a whole file system or bucket"),
+        ("gs://bucket", "output gs://bucket is a whole file system or bucket"),
+        ("s3://bucket/", "choose one in it, such as s3://bucket/receipts"),
+        ("azfs://account/container", "choose one in it, such as azfs://account/container/receipts"),
+        ("hdfs://", "output hdfs:// is a whole file system or bucket"),
+    ],
+)
+def test_whole_file_systems_are_refused(output: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        replace(OPTIONS, output=output)
+
+
+def test_two_launches_never_share_finished_files() -> None:
+    again = BuildOptions(source=SOURCE, output="/out/receipts")
+    assert again == OPTIONS
+    assert again.request == OPTIONS.request
+    assert again.staged_directory != OPTIONS.staged_directory
 
 
 def test_recorded_options_are_those_that_shape_the_bytes() -> None:

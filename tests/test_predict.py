@@ -113,6 +113,15 @@ def test_line_tells_truth_and_predictions(directory: Path, model: Path, tmp_path
         np.testing.assert_allclose(mask / darkest, expected, atol=0.15)
 
 
+def test_the_environment_names_the_dataset(
+    directory: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+):
+    monkeypatch.setenv("TILLROLL_DATA_DIR", str(directory))
+    out = tmp_path / "found.jsonl"
+    assert main([str(model), "--out", str(out), "--split", "train"]) == 0
+    assert len(lines_of(out)) == sum(LAYOUTS.values())
+
+
 def test_another_dataset_tells_what_it_has(model: Path, tmp_path: Path):
     """Without the label `total`, with other layouts."""
     other = write_dataset(tmp_path / "other", counts={"sigma": 3, "tau": 2}, shards=1)

@@ -1,5 +1,6 @@
 """What is an image's fault, and what is the machine's."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,16 +8,17 @@ import pytest
 pytest.importorskip("apache_beam")
 
 import beam_jobs.prepare
+from beam_jobs.errors import BuildError
 from beam_jobs.image import ImageOptions
 from beam_jobs.prepare import ChunkPreparer
 from beam_jobs.row import Row
-from tests.conftest import draw_receipt
+from tests.conftest import contents, draw_receipt
 
 
 def preparer(folder: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> ChunkPreparer:
     """One whose images fail with this error."""
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise error
 
     monkeypatch.setattr(beam_jobs.prepare, "store_image", fail)
@@ -44,5 +46,48 @@ def test_an_unforeseen_error_costs_one_image(
 def test_a_lack_of_memory_is_not_the_image_s_fault(
     tmp_path: Path, row: bytes, monkeypatch: pytest.MonkeyPatch
 ):
-    with pytest.raises(MemoryError):
+    with pytest.raises(BuildError) as caught:
         preparer(tmp_path, monkeypatch, MemoryError()).prepare(0, [row])
+    assert str(caught.value) == (
+        f"this machine has too little memory to prepare {tmp_path / 'receipt.jpg'} (id 'receipt'): "
+        "give it more, or run fewer workers, and run the same command again; an image for which "
+        "there is still too little is then rejected"
+    )
+
+
+def truncate_to_nothing(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def truncate_to_half(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def lose_the_last_block(path: Path) -> None:
+    size_bytes = path.stat().st_size
+    path.write_bytes(path.read_bytes()[: size_bytes // 2].ljust(size_bytes, b"\0"))
+
+
+def flip_a_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) * 2 // 3] ^= 4
+    path.write_bytes(data)
+
+
+DAMAGES = [truncate_to_nothing, truncate_to_half, lose_the_last_block, flip_a_bit, Path.unlink]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("suffix", [".npz", ".tfrecord"])
+def test_a_chunk_with_a_damaged_staging_file_is_prepared_anew(
+    tmp_path: Path, row: bytes, suffix: str, damage: Callable[[Path], None]
+):
+    preparer = ChunkPreparer(
+        directory=str(tmp_path / "prepared"), labels=(), image=ImageOptions(), seed=0
+    )
+    chunk = preparer.prepare(0, [row]).to_bytes()
+    before = contents(tmp_path / "prepared")
+    [path] = (tmp_path / "prepared").glob(f"*{suffix}")
+    damage(path)
+    assert preparer.prepare(0, [row]).to_bytes() == chunk
+    assert contents(tmp_path / "prepared") == before

@@ -2,14 +2,16 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("apache_beam")
 
+from beam_jobs.deal import Plan
 from beam_jobs.errors import BuildError
 from beam_jobs.publish import ChunkSummary, Publisher
 from beam_jobs.write import WrittenShard
-from schemas.manifest import Shard
+from schemas.manifest import COMPLETED, Shard
 from schemas.receipt import LAYOUT
 from schemas.statistics import RecordSummary
 
@@ -18,56 +20,90 @@ def chunk(inputs: int) -> ChunkSummary:
     return ChunkSummary(number=0, inputs=inputs, quarantined={}, clipped_boxes=0, fingerprint="")
 
 
-def shard(number: int, layouts: dict[int, int]) -> WrittenShard:
+def shard(number: int, records: int = 2) -> WrittenShard:
     return WrittenShard(
         split="train",
         number=number,
         shard=Shard(
             name=f"shard-{number}",
-            records=sum(layouts.values()),
+            records=records,
             size_bytes=0,
             crc32c=0,
             index_name=f"index-{number}",
             index_crc32c=0,
         ),
-        category_counts={LAYOUT: layouts},
         summary=RecordSummary(),
     )
 
 
-def publish(folder: Path, shards: list[WrittenShard], *, inputs: int) -> None:
+PLAN = Plan(
+    split_names=("train",),
+    quota_ends=np.array([[2], [1], [1]]),
+    counts=np.array([[2], [1], [1]]),
+    shards=np.array([2]),
+)
+
+
+def publish(
+    folder: Path,
+    shards: list[WrittenShard],
+    *,
+    inputs: int = 4,
+    prepared: int = 4,
+    counts: tuple[int, ...] = (2, 1, 1),
+) -> None:
     publisher = Publisher(
         output=str(folder / "out"),
-        staging=str(folder / "out.staging"),
-        staged=str(folder / "out.staging" / "finished"),
+        staging=str(folder / "out" / "_staging"),
+        staged=str(folder / "out" / "_staging" / "finished"),
         labels=(),
         split_names=("train",),
         build_options={},
         request="",
+        launch="",
     )
     publisher.publish(
+        PLAN,
         inputs=inputs,
-        chunks=[chunk(4)],
+        chunks=[chunk(prepared)],
         shards=shards,
+        category_counts={("train", LAYOUT): np.array(counts)},
         duplicates=(0, 0),
         listings=[],
-        vocabularies={LAYOUT: ["alpha", "beta"]},
+        vocabularies={LAYOUT: ["alpha", "beta", "gamma"]},
     )
 
 
 def test_rows_that_were_not_prepared(tmp_path: Path):
     with pytest.raises(BuildError, match="the source gave 5 rows, 4 were prepared"):
         publish(tmp_path, [], inputs=5)
-    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out" / COMPLETED).exists()
 
 
 def test_records_that_were_not_written(tmp_path: Path):
-    with pytest.raises(ValueError, match=r"4 inputs, but 3 written \+ 0 duplicates"):
-        publish(tmp_path, [shard(0, {0: 1, 1: 1}), shard(1, {0: 1})], inputs=4)
-    assert not (tmp_path / "out").exists()
+    with pytest.raises(ValueError, match=r"5 inputs, but 4 written \+ 0 duplicates"):
+        publish(tmp_path, [shard(0), shard(1)], inputs=5, prepared=5)
+    assert not (tmp_path / "out" / COMPLETED).exists()
 
 
-def test_a_shard_that_holds_what_another_was_dealt(tmp_path: Path):
-    with pytest.raises(ValueError, match="shard-0 does not hold the layouts it was dealt"):
-        publish(tmp_path, [shard(0, {0: 2}), shard(1, {1: 2})], inputs=4)
-    assert not (tmp_path / "out").exists()
+ONCE = "of the 2 shards of split train were written once"
+COUNTED = "records of split train was not counted once each"
+
+
+@pytest.mark.parametrize(
+    ("shards", "counts", "sentence"),
+    [
+        pytest.param([shard(0)], (2, 1, 1), f"1 {ONCE}", id="a_shard_is_missing"),
+        pytest.param([shard(0)] * 2, (2, 1, 1), f"0 {ONCE}", id="a_shard_is_repeated"),
+        pytest.param([shard(0), shard(2)], (2, 1, 1), f"1 {ONCE}", id="a_shard_of_another_plan"),
+        pytest.param([shard(0), shard(1, 1)], (2, 1, 1), f"3 {COUNTED}", id="a_record_is_missing"),
+        pytest.param([shard(0), shard(1)], (2, 1), f"4 {COUNTED}", id="a_count_is_missing"),
+        pytest.param([shard(0), shard(1)], (2, 2, 0), f"4 {COUNTED}", id="other_layouts"),
+    ],
+)
+def test_shards_that_the_plan_does_not_have(
+    tmp_path: Path, shards: list[WrittenShard], counts: tuple[int, ...], sentence: str
+):
+    with pytest.raises(BuildError, match=sentence):
+        publish(tmp_path, shards, counts=counts)
+    assert not (tmp_path / "out" / COMPLETED).exists()

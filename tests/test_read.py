@@ -122,7 +122,12 @@ def test_any_number_of_shards_and_pipelines(tmp_path: Path, shards: int):
             deck.records(plan.batch(step), plan.epoch(np.int64(step)), NUMPY) for step in range(3)
         ]
         assert plan.steps_per_epoch == 1
-        own = np.concatenate([batch[number::pipelines] for batch in batches])
+        own = np.concatenate(
+            [
+                batch[part.cards(plan, tf.constant(step, tf.int64), np.int64(number))]
+                for step, batch in enumerate(batches)
+            ]
+        )
         assert list(dataset.as_numpy_iterator()) == expected(directory, deck, own, shards)
 
 
@@ -169,8 +174,9 @@ def test_an_error_names_the_record(directory: Path, run_length: int, parallel_re
                 before.extend(iter_into(dataset, before))
             assert (
                 f"{path}: record {index.id(position)} at byte {offset} cannot be read; python -m "
-                "beam_jobs.verify tells what is wrong with it, and with --exclude training goes on "
-                "without it"
+                "beam_jobs.verify tells what is wrong with it, and with --exclude leaves out all "
+                "that is damaged, records of a missing shard too; pipeline.train then goes on with "
+                "--other-data"
             ) in str(raised.value), fault
         assert before[:32] == whole[:32], fault
         assert len(before) < 48, fault
@@ -184,14 +190,39 @@ def iter_into(dataset: tf.data.Dataset, found: list[bytes]) -> Iterator[bytes]:
     yield from ()
 
 
+SECOND = "receipts-train.* could be read at the second attempt only: make the dataset again, with"
+BEHIND = "an earlier record of this batch cannot be read: make the dataset again, with start_step"
+
+
 def test_what_is_readable_again_is_no_reason_to_go_on(directory: Path):
     """The run was cut short, so the records after it would not be the plan's."""
     deck = Deck.of_runs(load_info(directory), "train", run_length=4)
     reader = Reader(deck, Reading(), mean_bytes=1000)
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match="could not be read at first, but then was: resume"
-    ):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=SECOND):
         list(reader._explanation(tf.range(4, 8, dtype=tf.int64)))
+
+
+@pytest.mark.parametrize("run_length", [1, 8])
+def test_behind_a_record_that_is_named_no_error_says_it_was_read(directory: Path, run_length: int):
+    deck = Deck.of_runs(load_info(directory), "train", run_length=run_length)
+    dataset = reading(deck, [np.arange(8)], run_length=run_length, parallel_reads=1)
+    places = [*np.arange(8)] if deck.order is None else deck.order[:8].tolist()
+    shards = np.searchsorted(deck.shard_ends, places, side="right")
+    path = Path(deck.paths[shards[3]])
+    offset = int(deck.offset[places[3]])
+    with damaged(path, "payload", offset, 100):
+        records = iter(dataset)
+        errors = []
+        while len(errors) < 4:
+            try:
+                next(records)
+            except tf.errors.InvalidArgumentError as error:
+                errors.append(error.message)
+            except StopIteration:
+                break
+    assert len(errors) == 2
+    assert f"at byte {offset} cannot be read; python -m beam_jobs.verify" in errors[0]
+    assert BEHIND in errors[1]
 
 
 @pytest.mark.parametrize("run_length", [1, 5])

@@ -106,11 +106,24 @@ def test_parses_every_type(type_: str) -> None:
         *(
             pytest.param(
                 f"{name}:string",
-                f"label name {name!r} is taken by the library (reserved: boxes, group, id, image, "
-                "label, layout, row, seed, step, text, weight and names ending in _id): rename it",
+                f"label name {name!r} is taken by the library (reserved: boxes, "
+                "channels, group, height, id, image, label, layout, length, offset, row, seed, "
+                "step, text, weight, width and names ending in _id): rename it",
                 id=f"name_{name}",
             )
-            for name in ("layout", "group", "weight", "text", "layout_id", "shop_id")
+            for name in (
+                "layout",
+                "group",
+                "weight",
+                "text",
+                "offset",
+                "length",
+                "height",
+                "width",
+                "channels",
+                "layout_id",
+                "shop_id",
+            )
         ),
     ],
 )

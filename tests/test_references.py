@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("apache_beam")
 
-from beam_jobs.references import LOCATION, References, encode_values, hash_words
+from beam_jobs.references import LOCATION, References, encode_values, hash_words, position
 
 
 @dataclass(frozen=True, order=True)
@@ -104,16 +104,30 @@ def test_ordered_locations_carry_the_second_word(rows: list[Plain]) -> None:
 @given(st.lists(PLAIN, min_size=1, max_size=8))
 @settings(deadline=None, max_examples=30)
 def test_recoding_keeps_the_values(rows: list[Plain]) -> None:
-    vocabulary = ["zoo", "unused", "kiosk", "bäcker"]
+    vocabulary = ["bäcker", "kiosk", "unused", "zoo"]
     recoded = columns(rows).recoded({"layout": vocabulary})
     assert recoded.categories["layout"][0] == tuple(vocabulary)
     assert rows_of(recoded) == rows
 
 
-def test_recoding_needs_every_value() -> None:
+@pytest.mark.parametrize("vocabulary", [["zoo"], ["a"], ["a", "zoo"], []])
+def test_recoding_needs_every_value(vocabulary: list[str]) -> None:
     row = Plain((1, 2), 0, 3, bytes(16), 0, 16, "kiosk")
     with pytest.raises(KeyError, match="kiosk"):
-        columns([row]).recoded({"layout": ["zoo"]})
+        columns([row]).recoded({"layout": vocabulary})
+
+
+def test_recoding_does_not_need_the_values_of_records_that_were_left_out() -> None:
+    rows = [Plain((at, 2), 0, 3, bytes(16), 0, 16, name) for at, name in enumerate("abc")]
+    kept = columns(rows).take(np.array([True, False, True]))
+    assert kept.codes("layout", ["a", "c"]).tolist() == [0, 1]
+    assert kept.codes("layout", ["a", "c"]).dtype == np.int32
+
+
+@pytest.mark.parametrize("value", ["a", "Z", "ä"])
+def test_position_in_a_sorted_vocabulary(value: str) -> None:
+    vocabulary = sorted(["a", "Z", "ä", "b"])
+    assert position(value, vocabulary) == vocabulary.index(value)
 
 
 @pytest.mark.parametrize(

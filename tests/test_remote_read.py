@@ -96,7 +96,8 @@ def test_errors_name_the_record(
     assert (
         f"{path}: record {index.id(DAMAGED_POSITION)} at byte "
         f"{index.offset[DAMAGED_POSITION]} cannot be read; python -m beam_jobs.verify tells what "
-        "is wrong with it, and with --exclude training goes on without it"
+        "is wrong with it, and with --exclude leaves out all that is damaged, records of a missing "
+        "shard too; pipeline.train then goes on with --other-data"
     ) in outcome[1]["damaged"]["error"]
 
     index = read_index(directory, MISSING_SHARD)

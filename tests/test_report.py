@@ -1,5 +1,6 @@
 """The summary and the plan: golden texts, and the warnings that belong to them."""
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -95,6 +96,23 @@ def test_a_plan() -> None:
         "  rarest         zoo: 100\n"
         "  fairness       at most 0 of a record off a layout's fair share, in any shard\n"
     )
+
+
+def test_a_plan_needs_no_table_of_layouts_by_shards() -> None:
+    layouts, shard_count = 2_000, 4_000
+    outline: dict[str, Any] = {
+        "inputs": 3 * layouts,
+        "rejected": {},
+        "layouts": [f"shop{number}" for number in range(layouts)],
+        "counts": [[3]] * layouts,
+        "shards": [shard_count],
+    }
+    tracemalloc.start()
+    text = plan_summary(outline, {"train": 1.0}, "out")
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "at most 0.99925 of a record off" in text
+    assert peak_bytes < layouts * shard_count
 
 
 @pytest.mark.parametrize(

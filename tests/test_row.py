@@ -115,6 +115,10 @@ def test_a_label_without_a_value(type_: Any, raw: Any) -> None:
         pytest.param("int", "7.0", "invalid literal", id="int_from_fraction_text"),
         pytest.param("int", 7.5, "not a whole number", id="int_from_fraction"),
         pytest.param("int", decimal.Decimal("7.5"), "not a whole number", id="int_from_decimal"),
+        pytest.param("int", "1_000", "underscore", id="int_with_an_underscore"),
+        pytest.param("float", "1_000.5", "underscore", id="float_with_an_underscore"),
+        pytest.param("category", "a\nb", "a category is one line", id="category_of_two_lines"),
+        pytest.param("category", "a\rb", "a category is one line", id="category_of_old_mac_lines"),
         pytest.param("int", "seven", "invalid literal", id="int_from_text"),
         pytest.param("int", 2**63, "does not fit 64 bits", id="int_too_large"),
         pytest.param("int", -(2**63) - 1, "does not fit 64 bits", id="int_too_small"),
@@ -135,7 +139,7 @@ def test_a_label_of_another_type(type_: Any, raw: Any, why: str) -> None:
     assert row.problem is not None
     reason, message = row.problem
     assert reason == Reason.LABEL_TYPE
-    assert message.startswith(f"label x must be {type_}, got {raw!r}: ")
+    assert message.startswith(f"label x must be {type_}, got {raw!r}"[:100])
     assert why in message
     assert (row.id, row.uri, row.source) == ("a", "/a.jpg", "as read")
 
@@ -157,6 +161,22 @@ def test_a_layout_is_one_name(layout: Any) -> None:
     problem = made(layout=layout).problem
     assert problem is not None
     assert repr(layout) in problem[1]
+
+
+@pytest.mark.parametrize("kind", ["layout", "group"])
+@pytest.mark.parametrize("name", ["a\nb", "a\r\nb", " a\rb"])
+def test_layouts_and_groups_are_one_line(kind: str, name: str) -> None:
+    assert made(**{kind: name}).problem == (
+        Reason.LABEL_TYPE,
+        f"the {kind} must be one line, got {name.strip()!r}: in a CSV file, look for a stray quote",
+    )
+
+
+def test_a_long_layout_is_quoted_in_part() -> None:
+    problem = made(layout="a\n" + "b" * 10**6).problem
+    assert problem is not None
+    assert "got 'a\\nbbb" in problem[1]
+    assert len(problem[1]) < 300
 
 
 @pytest.mark.parametrize(("group", "name"), [(None, ""), ("", ""), (" ", ""), (0, "0"), ("g", "g")])
@@ -200,6 +220,8 @@ def test_parses_boxes(raw: Any, boxes: Any) -> None:
     [
         pytest.param("[", id="broken_json"),
         pytest.param("[" * 100_000, id="deep_json"),
+        pytest.param('[{"xmin": 0, "xmin": 1, "ymin": 1, "xmax": 2, "ymax": 3}]', id="side_twice"),
+        pytest.param([{"xmin": "1_0", "ymin": 1, "xmax": 20, "ymax": 3}], id="underscore"),
         pytest.param("3", id="number"),
         pytest.param({"xmin": 1}, id="object"),
         pytest.param([[0, 1, 2, 3]], id="list_of_lists"),

@@ -7,7 +7,9 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
-from pipeline.run_folder import LOG, RunFolder
+from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
+
+from pipeline.run_folder import LOG, TENSORBOARD, RunFolder
 
 
 def write(folder: RunFolder, step: int, *, evaluated: bool = False) -> None:
@@ -51,3 +53,24 @@ def test_a_store_can_hold_no_run_folder():
     )
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         RunFolder("s3://bucket/run")
+
+
+def test_a_file_can_be_no_run_folder(tmp_path: Path):
+    (tmp_path / "file").touch()
+    for path, reason in (("file", "File exists"), ("file/run", "Not a directory")):
+        sentence = (
+            f"run folder '{tmp_path}/{path}' can't be written to ({reason}): choose another one"
+        )
+        with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+            RunFolder(f"{tmp_path}/{path}")
+
+
+def test_steps_taken_again_come_once_in_tensorboard(tmp_path: Path):
+    for step in (0, 2):
+        with RunFolder(str(tmp_path)) as folder:
+            folder.begin(step)
+            for each in range(step + 1, step + 5):
+                folder.log(each, {"loss": step / 10})
+    events = EventAccumulator(str(tmp_path / TENSORBOARD))
+    events.Reload()
+    assert [each.step for each in events.Tensors("training/loss")] == [1, 2, 3, 4, 5, 6]

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 pytest.importorskip("apache_beam")
 
 from beam_jobs.build import main
+from beam_jobs.errors import BuildError
 from tests.conftest import contents
 
 ROOT = Path(__file__).parents[1]
@@ -107,17 +109,41 @@ def test_staged_job_refuses_to_replace(dataset: Path, table: Path, capsys, tmp_p
     """A job that was staged with one output finds it finished when it is run."""
     import apache_beam as beam
 
-    from beam_jobs.errors import BuildError, build_error_in
+    from beam_jobs.errors import build_error_in
     from beam_jobs.job import add_build
     from beam_jobs.options import BuildOptions
     from beam_jobs.source import Source
 
     source = Source(path=str(table), format="jsonl", columns={}, image_root=str(table.parent))
     pipeline = beam.Pipeline(runner="FnApiRunner")
-    add_build(pipeline, BuildOptions(source=source, output=str(dataset)))
+    shutil.copytree(dataset, tmp_path / "out")
+    add_build(pipeline, BuildOptions(source=source, output=str(tmp_path / "out")))
     with pytest.raises(BuildError) as error:
         pipeline.run()
     assert "holds a finished dataset" in (build_error_in(error.value) or "")
+    left = contents(tmp_path / "out")
+    assert {name: left[name] for name in left if not name.startswith("_staging/")} == contents(
+        dataset
+    )
+
+
+def test_staged_job_marks_its_staging_directory(table: Path, build, tmp_path: Path, capsys):
+    """A job that was staged has no process that launched it and could have done so."""
+    import apache_beam as beam
+
+    from beam_jobs.job import add_build
+    from beam_jobs.options import BuildOptions
+    from beam_jobs.source import Source
+
+    missing = Source(path=str(table), format="jsonl", columns={}, image_root=str(tmp_path))
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    add_build(pipeline, BuildOptions(source=missing, output=str(tmp_path / "out")))
+    with pytest.raises(BuildError, match="inputs are bad"):
+        pipeline.run()
+    staging = {name.split("/")[1] for name in contents(tmp_path / "out")}
+    assert {"BUILD", "prepared", "rows"} <= staging
+    assert build(table, tmp_path / "out") == 0
+    assert not (tmp_path / "out" / "_staging").exists()
 
 
 @pytest.mark.parametrize(

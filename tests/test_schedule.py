@@ -11,6 +11,7 @@ pytest.importorskip("tensorflow")
 import tensorflow as tf
 
 from pipeline.arithmetic import NUMPY
+from pipeline.batch_order import slice_rows
 from pipeline.deck import Deck
 from pipeline.plan import Plan, example_seeds
 from pipeline.schedule import (
@@ -117,8 +118,10 @@ def test_pipelines_make_the_global_batches_together(
         for replica in range(replicas)
     }
     for (step, replica), records in made.items():
-        expected = batch_records(deck, plan, step)[replica::replicas]
-        assert records == expected.ravel().tolist()
+        order = slice_rows(
+            step, np.int64(replica), replicas=replicas, batch_cards=batch_cards, seed=plan.seed
+        )
+        assert records == batch_records(deck, plan, step)[order].ravel().tolist()
 
 
 @pytest.mark.parametrize(("workers", "start_step"), [(2, 0), (3, 8)])
@@ -137,7 +140,8 @@ def test_workers_take_turns(workers: int, start_step: int):
             made[step] = [next(records) for _ in range(12)]
     assert sorted(made) == list(range(start_step, start_step + 4 * workers))
     for step, records in made.items():
-        assert records == batch_records(deck, plan, step).ravel().tolist()
+        order = slice_rows(step, np.int64(0), replicas=1, batch_cards=12, seed=plan.seed)
+        assert records == batch_records(deck, plan, step)[order].ravel().tolist()
 
 
 @pytest.mark.parametrize(
@@ -153,8 +157,12 @@ def test_evaluation_takes_each_record_once(pipelines: int, replicas: int, worker
             part = Slice(replicas=replicas, own=own, workers=workers, worker=worker)
             dataset = evaluation_records(deck, part, global_batch_size=batch, steps=steps)
             places = batch_places(part, start_step=0, steps=steps)
-            for place, records in tf.data.Dataset.zip((places, dataset)).as_numpy_iterator():
-                made[place] = records.tolist()
+            own_batches = steps // workers * len(own)
+            pairs = list(tf.data.Dataset.zip((places, dataset)).take(2 * own_batches))
+            for first, again in zip(pairs[:own_batches], pairs[own_batches:], strict=True):
+                tf.nest.map_structure(np.testing.assert_array_equal, again, first)
+            for (step, replica), records in pairs[:own_batches]:
+                made[int(step), int(replica)] = records.numpy().tolist()
     assert sorted(made) == [(step, replica) for step in range(steps) for replica in range(replicas)]
     in_order = [record for place in sorted(made) for record in made[place]]
     assert len(in_order) == steps * batch
@@ -165,4 +173,7 @@ def test_evaluation_takes_each_record_once(pipelines: int, replicas: int, worker
 def test_slices_of_replicas():
     part = Slice.of(tf.distribute.InputContext(3, 1, 6))
     assert (part.replicas, list(part.own)) == (6, [2, 3])
-    assert part.rows(12).tolist() == [[2, 8], [3, 9]]
+    plan = Plan(counts=np.array([30]), batch_cards=12)
+    step = tf.constant([[0], [10**9]], tf.int64)
+    rows = part.cards(plan, step, np.array(part.own, np.int64)).numpy()
+    assert np.sort(rows).tolist() == [[[2, 8], [3, 9]]] * 2

@@ -3,6 +3,8 @@
 import gzip
 import json
 import os
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.testing.util import assert_that
 
 import beam_jobs.source
+from beam_jobs import table_lines
 from beam_jobs.errors import BuildError
 from beam_jobs.files import escape
 from beam_jobs.rejection import Reason
@@ -47,6 +50,21 @@ def outline(rows: Iterable[Row]) -> list[tuple[str, str | None]]:
     return [(row.id, None) if row.problem is None else ("", row.problem[0]) for row in rows]
 
 
+_READ: list[Row] = []
+
+
+def collect(row: Row) -> None:
+    _READ.append(row)
+
+
+def read_rows(source_: Source) -> list[Row]:
+    """All rows of a source, by their id."""
+    _READ.clear()
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:  # runs in this process
+        _ = source_.read(pipeline) | beam.Map(collect)
+    return sorted(_READ, key=lambda row: row.id)
+
+
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
 def test_csv(tmp_path: Path, name: str) -> None:
     file = table(
@@ -54,7 +72,7 @@ def test_csv(tmp_path: Path, name: str) -> None:
         'image,id,layout,group,boxes,total,currency,more\n'
         'a.jpg,1,kiosk,g,"[{""xmin"":1,""ymin"":2,""xmax"":3,""ymax"":4,""text"":""x,y""}]",2.5,EUR,?\n'
         '\n'
-        '/abs/b.jpg,2,"Bäcker\n& Co",,,3,CHF,\n'
+        '/abs/b.jpg,2,"Bäcker\n",,,3,CHF,\n'
         'gs://bucket/c.jpg,3,kiosk,,,4,EUR,\n',
     )  # fmt: skip
     rows = list(source("csv", labels=LABELS).csv_rows(file))
@@ -70,7 +88,7 @@ def test_csv(tmp_path: Path, name: str) -> None:
         Row(
             id="2",
             uri="/abs/b.jpg",
-            categories={"layout": "Bäcker\n& Co", "currency": "CHF"},
+            categories={"layout": "Bäcker", "currency": "CHF"},
             labels={"total": 3.0},
         ),
         Row(
@@ -157,6 +175,28 @@ def test_a_csv_header_that_cannot_work(tmp_path: Path, text: str, sentence: str)
     assert str(caught.value).endswith("name the columns with --columns, or fix the header")
 
 
+@pytest.mark.parametrize(
+    ("header", "names"),
+    [
+        ("image,layout,layout", "layout"),
+        ("image,layout,id,boxes,id,group,boxes,group", "id, group, boxes"),
+    ],
+)
+def test_columns_in_use_have_their_own_names(tmp_path: Path, header: str, names: str) -> None:
+    file = table(tmp_path / "t.csv", f"{header}\n{header}\n")
+    with pytest.raises(BuildError) as caught:
+        list(source("csv").csv_rows(file))
+    assert str(caught.value) == (
+        f"{file.path} has several columns called {names}: give every column that is used its own "
+        "name"
+    )
+
+
+def test_columns_that_are_not_used_may_share_a_name(tmp_path: Path) -> None:
+    file = table(tmp_path / "t.csv", "image,layout,,,x,x\na,kiosk,1,2,3,4\n")
+    assert outline(source("csv").csv_rows(file)) == [("a", None)]
+
+
 def test_columns_may_have_other_names(tmp_path: Path) -> None:
     columns = {"image": "file", "id": "nr", "layout": "shop", "group": "user", "boxes": "lines"}
     file = table(tmp_path / "t.csv", "file,nr,shop,user,lines,layout\na,7,kiosk,u,[],ignored\n")
@@ -204,7 +244,7 @@ def test_ranges_of_a_table_are_read_once_each(
 ) -> None:
     lines = [f'{{"image": "{number}", "layout": "x"}}' for number in range(200)]
     table(tmp_path / "t.jsonl", "\n".join(lines))
-    monkeypatch.setattr(beam_jobs.source, "_RANGE_BYTES", 100)
+    monkeypatch.setattr(table_lines, "_RANGE_BYTES", 100)
 
     def check(rows: list[Row]) -> None:
         assert sorted(int(row.id) for row in rows) == list(range(200))
@@ -220,6 +260,14 @@ def test_ranges_of_a_table_are_read_once_each(
         pytest.param(b"[1]", Reason.BAD_ROW, id="list"),
         pytest.param(b"null", Reason.BAD_ROW, id="null"),
         pytest.param(b"image,layout", Reason.BAD_ROW, id="csv"),
+        pytest.param(
+            b'{"image": "a", "layout": "x", "layout": "y"}', Reason.BAD_ROW, id="key_twice"
+        ),
+        pytest.param(
+            b'{"image": "a", "layout": "x", "boxes": [{"xmin": 1, "xmin": 2}]}',
+            Reason.BAD_ROW,
+            id="key_of_a_box_twice",
+        ),
         pytest.param(b"[" * 100_000, Reason.BAD_ROW, id="deep"),
         pytest.param(b'{"image": "\xff", "layout": "x"}', Reason.BAD_ROW, id="not_utf8"),
         pytest.param(b'{"image": "a", "layout": "\\ud800"}', Reason.BAD_ROW, id="lone_surrogate"),
@@ -244,6 +292,54 @@ def test_odd_jsonl(line: bytes, reason: Reason) -> None:
 def test_the_id_zero_is_an_id() -> None:
     row = source("jsonl").table_row({"image": "a", "id": 0, "layout": "x"}, "text")
     assert (row.id, row.problem) == ("0", None)
+
+
+@pytest.mark.parametrize(
+    ("image", "uri"),
+    [
+        ("a.jpg", "/images/a.jpg"),
+        ("x/../a.jpg", "/images/a.jpg"),
+        ("..a/b..jpg", "/images/..a/b..jpg"),
+        ("./x//a.jpg", "/images/./x//a.jpg"),
+        ("../a.jpg", None),
+        ("..", None),
+        ("x/../../images/a.jpg", None),
+        ("../../../../etc/passwd", None),
+        ("/etc/passwd", "/etc/passwd"),
+        ("gs://b/a.jpg", "gs://b/a.jpg"),
+    ],
+)
+def test_relative_image_names_stay_below_the_image_root(image: str, uri: str | None) -> None:
+    row = source("jsonl").table_row({"image": image, "layout": "x"}, "text")
+    if uri is not None:
+        assert (row.uri, row.problem) == (uri, None)
+        return
+    sentence = f"image {image!r} lies outside /images: name it from there on, or by its whole path"
+    assert row.problem == (Reason.IMAGE_OUTSIDE, sentence)
+    assert (row.id, row.uri) == (image, "")  # so that none of its bytes are read
+
+
+@pytest.mark.parametrize(
+    ("image", "inside"),
+    [
+        ("a.jpg", True),
+        ("../a.jpg", False),
+        ("/images/a.jpg", True),
+        ("/images/x/../../etc/passwd", False),
+        ("/images-2/a.jpg", False),
+        ("/etc/passwd", False),
+        ("gs://b/a.jpg", False),
+    ],
+)
+def test_images_can_be_confined_to_the_image_root(image: str, inside: bool) -> None:
+    for root in ("/images", "/images/"):
+        confined = source("jsonl", image_root=root, confine_images=True)
+        row = confined.table_row({"image": image, "layout": "x"}, "text")
+        assert bool(row.uri) == inside
+        assert (row.problem is None) == inside
+        if row.problem is not None:
+            sentence = f"image {image!r} lies outside --image-root {root}: name it from there on, "
+            assert row.problem[1].startswith(sentence)
 
 
 def test_bad_lines_are_kept_as_they_were() -> None:
@@ -286,6 +382,33 @@ def test_links_to_folders_are_followed_but_not_in_circles(tmp_path: Path) -> Non
     assert sorted(row.id for row in found) == [
         *("bakery/b.jpg", "bakery/deep/c.jpg", "kiosk/a.jpg", "kiosk/d.jpg"),
     ]
+
+
+def test_links_and_system_files_add_no_rows(tmp_path: Path) -> None:
+    names = ("shop/a.jpg", "shop/.DS_Store", "shop/Thumbs.db", ".cache/b.jpg", "zoo/c.jpg")
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    (tmp_path / "shop" / "zoo").symlink_to(tmp_path / "zoo")
+    (tmp_path / "zoo" / "shop").symlink_to(tmp_path / "shop")
+    (tmp_path / "zoo" / "itself").symlink_to(tmp_path / "zoo" / "itself")
+    rows = source("folder", tmp_path).folder_rows(str(tmp_path))
+    assert sorted(row.id for row in rows) == ["shop/a.jpg", "zoo/c.jpg", "zoo/itself"]
+
+
+def test_placeholders_of_a_store_add_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["", "shop/", "shop_$folder$", "shop/a.jpg", "shop/.DS_Store"]
+    monkeypatch.setattr(beam_jobs.source, "files_below", lambda part: [part + n for n in names])
+    rows = source("folder", "gs://b/in").folder_rows("gs://b/in/")
+    assert [row.uri for row in rows] == ["gs://b/in/shop/a.jpg"]
+
+
+def test_system_files_of_a_sroie_folder_add_no_rows(tmp_path: Path) -> None:
+    for folder in ("img", "box", "key"):
+        (tmp_path / folder).mkdir()
+    for name in (".DS_Store", "Thumbs.db", "X.jpg"):
+        (tmp_path / "img" / name).write_bytes(b"x")
+    assert [row.id for row in read_rows(source("sroie", tmp_path))] == ["X"]
 
 
 def test_a_folder_that_can_t_be_listed_ends_the_build(
@@ -359,6 +482,12 @@ def test_sroie_annotations_may_be_latin1(sroie: Callable[..., Row]) -> None:
         pytest.param({"key": None}, Reason.BAD_ROW, "/key/X 1.json: ", id="no_key"),
         pytest.param({"key": b"{"}, Reason.BAD_ROW, "/key/X 1.json: ", id="broken_key"),
         pytest.param({"key": b"[]"}, Reason.BAD_ROW, "not a JSON object", id="key_is_a_list"),
+        pytest.param(
+            {"key": b'{"company": "a", "company": "b"}'},
+            Reason.BAD_ROW,
+            "the key 'company' comes twice",
+            id="company_twice",
+        ),
         pytest.param({"key": b"{}"}, Reason.LAYOUT_MISSING, "has no layout", id="no_company"),
         pytest.param({"box": None}, Reason.BOXES_INVALID, "/box/X 1.csv: ", id="no_boxes"),
         pytest.param(
@@ -369,6 +498,9 @@ def test_sroie_annotations_may_be_latin1(sroie: Callable[..., Row]) -> None:
         ),
         pytest.param(
             {"box": b"a,1,2,1,2,2,1,2,x\n"}, Reason.BOXES_INVALID, "'a'", id="box_of_letters"
+        ),
+        pytest.param(
+            {"box": b"1_0,1,2,1,2,2,1,2,x\n"}, Reason.BOXES_INVALID, "underscore", id="underscore"
         ),
         pytest.param(
             {"box": b"nan,1,2,1,2,2,1,2,x\n"}, Reason.BOXES_INVALID, "not finite", id="nan"
@@ -385,20 +517,30 @@ def test_odd_sroie(
     assert (row.id, row.uri.endswith("/img/X 1.jpg")) == ("X 1", True)
 
 
-def test_parquet(tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
+def parquet_rows(folder: Path, *tables: Any, labels: tuple[Label, ...] = ()) -> list[Row]:
+    """Rows of Parquet files of these columns, a row group of at most two rows each."""
+    from pyarrow import Table, parquet
 
-    for part in range(2):
-        columns = {
-            "image": [f"{part}-a.jpg", None],
-            "layout": ["kiosk", "zoo"],
-            "total": [1.5, 2.5],
-            "currency": ["EUR", "CHF"],
-            "boxes": [[{"xmin": 1, "ymin": 2, "xmax": 3, "ymax": 4, "text": "ä"}], None],
+    for part, columns in enumerate(tables):
+        made = Table.from_pydict(columns) if isinstance(columns, dict) else columns
+        parquet.write_table(made, folder / f"part[{part}].parquet", row_group_size=2)
+    return read_rows(source("parquet", folder / "*.parquet", labels=labels))
+
+
+def test_parquet(tmp_path: Path) -> None:
+    tables = [
+        {
+            "image": [f"{part}-a.jpg", None, f"{part}-b.jpg"],
+            "layout": ["kiosk", "zoo", None],
+            "total": [1.5, 2.5, 3.5],
+            "currency": ["EUR", "CHF", "EUR"],
+            "boxes": [[{"xmin": 1, "ymin": 2, "xmax": 3, "ymax": 4, "text": "ä"}], None, None],
         }
-        parquet.write_table(pa.table(columns), tmp_path / f"part[{part}].parquet")
-    expected = [
+        for part in range(2)
+    ]
+    rows = parquet_rows(tmp_path, *tables, labels=LABELS)
+    good = [row for row in rows if row.problem is None]
+    assert good == [
         Row(
             id=f"{part}-a.jpg",
             uri=f"/images/{part}-a.jpg",
@@ -408,19 +550,80 @@ def test_parquet(tmp_path: Path) -> None:
         )
         for part in range(2)
     ]
+    bad = [row for row in rows if row.problem is not None]
+    assert Counter(row.problem for row in bad) == {
+        (Reason.IMAGE_MISSING, "the row names no image"): 2,
+        (Reason.LAYOUT_MISSING, "the receipt has no layout"): 2,
+    }
+    assert sorted("'zoo'" in row.source for row in bad) == [False, False, True, True]
 
-    def check(rows: list[Row]) -> None:
-        good = sorted((row for row in rows if row.problem is None), key=lambda row: row.id)
-        assert good == expected
-        bad = [row for row in rows if row.problem is not None]
-        assert [row.problem for row in bad] == [
-            (Reason.IMAGE_MISSING, "the row names no image")
-        ] * 2
-        assert all("'zoo'" in row.source for row in bad)
 
-    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
-        rows = source("parquet", tmp_path / "*.parquet", labels=LABELS).read(pipeline)
-        assert_that(rows, check)
+def test_parquet_text_may_be_stored_as_bytes(tmp_path: Path) -> None:
+    box = {"xmin": 1.0, "ymin": 2.0, "xmax": 3.0, "ymax": 4.0, "text": "ä".encode()}
+    columns = {
+        "image": [b"a.jpg", b"b.jpg"],
+        "layout": ["Bäcker".encode(), b"\xff"],
+        "total": [b"2.5", b"3"],
+        "currency": [b"EUR", b"EUR"],
+        "boxes": [[box], None],
+    }
+    good, bad = parquet_rows(tmp_path, columns, labels=LABELS)
+    assert good == Row(
+        id="a.jpg",
+        uri="/images/a.jpg",
+        categories={"layout": "Bäcker", "currency": "EUR"},
+        labels={"total": 2.5},
+        boxes=((1.0, 2.0, 3.0, 4.0, "ä"),),
+    )
+    assert bad.problem is not None
+    assert bad.problem[0] == Reason.BAD_ROW
+
+
+def test_parquet_columns_that_are_not_used_are_not_read(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    nanoseconds = pa.array([1, 2, 3], pa.timestamp("ns"))  # Python has no such time
+    odd = pa.array([b"\xff" * 9] * 3)
+    names = ["image", "layout", "printed_at", "thumbnail", "thumbnail"]
+    columns = [["a", "b", "c"], ["x", "x", "y"], nanoseconds, odd, odd]
+    rows = parquet_rows(tmp_path, pa.Table.from_arrays([*map(pa.array, columns)], names))
+    assert outline(rows) == [("a", None), ("b", None), ("c", None)]
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        pytest.param(
+            ["image", "layout", "layout", "total"],
+            "part[0].parquet has several columns called layout: ",
+            id="layout_twice",
+        ),
+        pytest.param(
+            ["image", "layout", "totl", "group"],
+            "part[0].parquet has no column total; its header is image, layout, totl, group: name ",
+            id="no_label",
+        ),
+    ],
+)
+def test_a_parquet_header_that_cannot_work(tmp_path: Path, names: list[str], sentence: str) -> None:
+    import pyarrow as pa
+
+    made = pa.Table.from_arrays([pa.array(["1"])] * 4, names)
+    with pytest.raises(BuildError, match=re.escape(sentence)):
+        parquet_rows(tmp_path, made, labels=(Label(name="total", type="int"),))
+
+
+@pytest.mark.parametrize("damage", ["text", "cut_off", "empty"])
+def test_broken_parquet_ends_the_build_with_a_sentence(tmp_path: Path, damage: str) -> None:
+    from pyarrow import Table, parquet
+
+    path = tmp_path / "t.parquet"
+    parquet.write_table(Table.from_pydict({"image": ["a"], "layout": ["x"]}), path)
+    data = {"text": b"image,layout\na,x\n", "cut_off": path.read_bytes()[:-20], "empty": b""}
+    path.write_bytes(data[damage])
+    sentence = rf"^{path} can't be read as Parquet: .*[^.]: copy it again, or write it anew"
+    with pytest.raises(BuildError, match=sentence):
+        read_rows(source("parquet", path))
 
 
 def test_a_folder_name_is_no_pattern(tmp_path: Path) -> None:
@@ -434,6 +637,31 @@ def test_a_folder_name_is_no_pattern(tmp_path: Path) -> None:
 
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         assert_that(source("folder", tmp_path / "[ab]").read(pipeline), check)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        pytest.param("t[1].{kind}", ["t[1]"], id="a_file_of_this_name"),
+        pytest.param("t[[]1].{kind}", ["t[1]"], id="escaped"),
+        pytest.param("t[12].{kind}", ["t1"], id="pattern"),
+        pytest.param("a [1]/u.{kind}", ["u"], id="file_in_a_folder"),
+        pytest.param("a [1]/v[1].{kind}", ["v[1]"], id="odd_file_in_an_odd_folder"),
+        pytest.param("a [1]/*.{kind}", ["u", "v1", "v[1]"], id="pattern_in_a_folder"),
+        pytest.param("a ?1?/u.{kind}", ["u"], id="pattern_of_folders"),
+    ],
+)
+def test_a_name_that_exists_is_no_pattern(
+    tmp_path: Path, kind: str, name: str, expected: list[str]
+) -> None:
+    (tmp_path / "a [1]").mkdir()
+    for each in ("t[1]", "t1", "a [1]/u", "a [1]/v[1]", "a [1]/v1"):
+        stem = each.rpartition("/")[2]
+        lines = {"csv": f"image,layout\n{stem},x\n", "jsonl": f'{{"image":"{stem}","layout":"x"}}'}
+        (tmp_path / f"{each}.{kind}").write_text(lines[kind])
+    rows = read_rows(source(kind, tmp_path / name.format(kind=kind)))  # type: ignore[arg-type]
+    assert [row.id for row in rows] == expected
 
 
 def test_several_tables_are_one_source(tmp_path: Path) -> None:

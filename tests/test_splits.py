@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("apache_beam")
 
+import beam_jobs.splits
 from beam_jobs.splits import (
     assign_groups,
     deviations,
@@ -67,6 +68,11 @@ def test_parses_fractions(text: str, fractions: dict[str, float]) -> None:
             "a=0.5,b=0.4",
             "split fractions must add up to 1, 'a=0.5,b=0.4' adds up to 0.9",
             id="too_little",
+        ),
+        pytest.param(
+            ",".join(f"fold_{number}={1 / 1001!r}" for number in range(1001)),
+            "a dataset has at most 1,000 splits, got 1,001",
+            id="too_many",
         ),
         pytest.param(
             "a=90,b=10",
@@ -192,6 +198,55 @@ def test_groups_get_one_split_each_in_any_order(
     assert len(chosen) == len(groups)
     assert set(chosen) <= set(range(len(fractions)))
     assert results[0] == results[1]
+
+
+def greedy(
+    pairs: dict[tuple[int, int], int], totals: list[int], fractions: np.ndarray
+) -> dict[int, int]:
+    """The heuristic of `assign_groups` in its plainest form: group to split."""
+    sizes: dict[int, int] = {}
+    for (group, _), count in pairs.items():
+        sizes[group] = sizes.get(group, 0) + count
+    room = [[total * fraction for fraction in fractions.tolist()] for total in totals]
+    fair = [list(row) for row in room]
+    chosen = {}
+    for group in sorted(sizes, key=lambda each: (-sizes[each], each)):
+        rows = sorted((layout, count) for (of, layout), count in pairs.items() if of == group)
+        costs = [0.0] * len(fractions)
+        for layout, count in rows:
+            for split in range(len(fractions)):
+                weight = 1 / max(fair[layout][split], 1e-12)
+                costs[split] += count * (count - 2 * room[layout][split]) * weight
+        chosen[group] = costs.index(min(costs))
+        for layout, count in rows:
+            room[layout][chosen[group]] -= count
+    return chosen
+
+
+@given(
+    st.dictionaries(
+        st.tuples(st.integers(1, 2**64 - 1), st.integers(0, 4)), st.integers(1, 20), max_size=30
+    ),
+    st.integers(1, 40),
+    FRACTIONS,
+)
+@settings(deadline=None, max_examples=100)
+def test_groups_get_the_splits_of_the_plain_heuristic(
+    pairs: dict[tuple[int, int], int], at_once: int, fractions: np.ndarray
+) -> None:
+    totals = [1 + sum(count for (_, of), count in pairs.items() if of == at) for at in range(5)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(beam_jobs.splits, "_GROUPS_AT_ONCE", at_once)
+        groups, chosen = assign_groups(
+            np.array([group for group, _ in pairs], np.uint64),
+            np.array([layout for _, layout in pairs], np.int32),
+            np.array(list(pairs.values()), np.int32),
+            totals=np.array(totals),
+            fractions=fractions,
+        )
+    assert groups.dtype == np.uint64
+    expected = greedy(pairs, totals, fractions)
+    assert dict(zip(groups.tolist(), chosen.tolist(), strict=True)) == expected
 
 
 def test_equal_groups_come_near_the_shares() -> None:

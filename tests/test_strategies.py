@@ -13,12 +13,22 @@ pytest.importorskip("tensorflow")
 
 import tensorflow as tf
 
+from pipeline.batch_order import slice_rows
 from pipeline.config import InputConfig
 from pipeline.dataset import make_dataset, make_distributed_dataset, make_evaluation_dataset
+from pipeline.info import load_info
+from pipeline.plan import plan_seed
 from tests import keras_worker
 from tests.cluster import processes, single, wait_until
 from tests.handmade import write_dataset
-from tests.strategy_worker import EVALUATION, PARAMETER_SERVER, STRATEGIES, TRAINING, rows
+from tests.strategy_worker import (
+    EVALUATION,
+    EVALUATIONS,
+    PARAMETER_SERVER,
+    STRATEGIES,
+    TRAINING,
+    rows,
+)
 
 COUNTS = {"alpha": 21, "beta": 10, "gamma": 4, "omega": 1}
 RECORDS = sum(COUNTS.values())
@@ -52,8 +62,9 @@ def training_stream(directory: Path, *, steps: int) -> Stream:
 
 
 def evaluation_stream(directory: Path) -> Stream:
-    dataset = make_evaluation_dataset(tf.distribute.get_strategy(), directory, **EVALUATION).dataset
-    return stream(row for batch in dataset for row in rows(batch))
+    strategy = tf.distribute.get_strategy()
+    dataset, steps = make_evaluation_dataset(strategy, directory, **EVALUATION)
+    return stream(row for batch in dataset.take(steps) for row in rows(batch))
 
 
 def printed(lines: Iterable[dict], strategy: str, kind: str) -> Stream:
@@ -68,10 +79,11 @@ def printed(lines: Iterable[dict], strategy: str, kind: str) -> Stream:
 def test_strategies_of_one_process(directory: Path, tmp_path: Path):
     command = ("tests.strategy_worker", str(directory), *LOCAL, f"--steps={STEPS}")
     lines = single(tmp_path / "process", *command)
-    expected = training_stream(directory, steps=STEPS), evaluation_stream(directory)
+    training, evaluation = training_stream(directory, steps=STEPS), evaluation_stream(directory)
     for name in LOCAL:
-        seen = printed(lines, name, "training"), printed(lines, name, "evaluation")
-        assert seen == expected, name
+        assert printed(lines, name, "training") == training, name
+        for number in range(EVALUATIONS):
+            assert printed(lines, name, f"evaluation {number}") == evaluation, name
 
 
 @pytest.mark.parametrize("workers", [2, 3])
@@ -83,9 +95,10 @@ def test_multi_worker_mirrored_strategy(directory: Path, tmp_path: Path, workers
         numbers = {len(each.lines()) for each in started}
     evaluation = evaluation_stream(directory)
     assert printed(lines, "multi-worker", "training") == training_stream(directory, steps=STEPS)
-    assert printed(lines, "multi-worker", "evaluation") == evaluation
+    for number in range(EVALUATIONS):
+        assert printed(lines, "multi-worker", f"evaluation {number}") == evaluation
     evaluation_steps = math.ceil(RECORDS / EVALUATION["global_batch_size"])
-    assert numbers == {STEPS + evaluation_steps}
+    assert numbers == {STEPS + EVALUATIONS * evaluation_steps}
 
 
 def test_parameter_server_strategy(directory: Path, tmp_path: Path):
@@ -108,7 +121,7 @@ def test_parameter_server_strategy(directory: Path, tmp_path: Path):
     for epoch in range(STEPS // STEPS_PER_EPOCH):
         ids = {id_ for (step, _), (id_, *_) in seen.items() if step // STEPS_PER_EPOCH == epoch}
         assert len(ids) == RECORDS
-    seen = printed(lines, PARAMETER_SERVER, "evaluation")
+    seen = printed(lines, PARAMETER_SERVER, "evaluation 0")
     evaluation = evaluation_stream(directory)
     assert seen.items() >= evaluation.items()
     assert {seen[place][2] for place in seen.keys() - evaluation.keys()} <= {0.0}
@@ -143,9 +156,15 @@ def test_hosts_of_tpus(directory: Path, features: tuple[str, ...] | None, host: 
     assert dataset.cardinality() == tf.data.INFINITE_CARDINALITY
     # A core's rows are every 8th of a global batch's; the host's 4 cores follow each other.
     (whole,) = make_dataset(directory, **options).take(1)
-    for core, batch in zip(range(4 * host, 4 * host + 4), dataset.take(4), strict=True):
-        mine = tf.nest.map_structure(lambda each, core=core: each[core::8], whole)
-        tf.nest.map_structure(np.testing.assert_array_equal, batch, mine)
+    seed = plan_seed(load_info(directory).digest, "train", 0)
+    order, *cores = (
+        slice_rows(np.int64(0), np.int64(core), replicas=replicas, batch_cards=32, seed=seed)
+        for replicas, core in ((1, 0), *((8, 4 * host + core) for core in range(4)))
+    )
+    for own, batch in zip(cores, dataset.take(4), strict=True):
+        mine = [order.tolist().index(row) for row in own]
+        expected = tf.nest.map_structure(lambda each, mine=mine: each.numpy()[mine], whole)
+        tf.nest.map_structure(np.testing.assert_array_equal, batch, expected)
 
 
 def test_replicas_that_pipelines_cannot_share(directory: Path):
@@ -170,35 +189,62 @@ def test_lengths_are_known(directory: Path):
     training = make_distributed_dataset(strategy, directory, **TRAINING)
     assert training.cardinality() == tf.data.INFINITE_CARDINALITY
     dataset, steps = make_evaluation_dataset(strategy, directory, **EVALUATION)
-    assert dataset.cardinality() == steps == 2
+    assert dataset.cardinality() == tf.data.INFINITE_CARDINALITY
+    assert steps == 2
+
+
+def losses_of(images: np.ndarray, labels: np.ndarray, weights: list[Any]) -> np.ndarray:
+    """Cross-entropy of each record by NumPy."""
+    kernel, bias = (np.array(each) for each in weights)
+    logits = images.reshape(len(images), -1) @ kernel + bias
+    return np.log(np.exp(logits).sum(1)) - logits[np.arange(len(images)), labels]
 
 
 def test_keras(directory: Path, tmp_path: Path):
-    """`fit` and `evaluate` give the same numbers under each strategy, and NumPy's."""
-    results = single(tmp_path / "process", "tests.keras_worker", str(directory))
-    assert [each["strategy"] for each in results] == ["default", "one device", "mirrored"]
-    options = {
-        "split": "train",
-        "global_batch_size": keras_worker.GLOBAL_BATCH_SIZE,
-        "config": keras_worker.CONFIG,
-    }
+    """`evaluate`, `fit` and `predict` give the same numbers under each strategy, and NumPy's."""
+    command = ("tests.keras_worker", str(directory))
+    results = single(tmp_path / "process", *command, str(tmp_path / "run"))
+    workers = [(*command, str(tmp_path / "run of workers"))] * 2
+    with processes(tmp_path / "cluster", {"worker": workers}) as started:
+        wait_until(lambda: all(each.has_ended() for each in started), started)
+        results += [line for each in started for line in each.lines()]
+    names = [each["strategy"] for each in results]
+    assert names == ["default", "one device", "mirrored", "multi-worker", "multi-worker"]
+    size = keras_worker.GLOBAL_BATCH_SIZE
     # Any batch size that divides the records needs no padding.
-    (whole,) = make_evaluation_dataset(
-        tf.distribute.get_strategy(), directory, **{**options, "global_batch_size": RECORDS}
-    ).dataset
+    dataset, steps = make_evaluation_dataset(
+        tf.distribute.get_strategy(),
+        directory,
+        split="train",
+        global_batch_size=RECORDS,
+        config=keras_worker.CONFIG,
+    )
+    (whole,) = dataset.take(steps)
     images, labels, weights = (each.numpy() for each in whole)
     assert weights.tolist() == [1.0] * RECORDS
-    kernel, bias = keras_worker.initial_weights()
-    logits = images.reshape(RECORDS, -1) @ kernel + bias
-    losses = np.log(np.exp(logits).sum(1)) - logits[np.arange(RECORDS), labels]
-    padded = math.ceil(RECORDS / options["global_batch_size"]) * options["global_batch_size"]
+    initial = keras_worker.initial_weights()
+    losses = losses_of(images, labels, initial)
+    padded = math.ceil(RECORDS / size) * size
     assert padded > RECORDS
     for each in results:
         evaluation = each["evaluation"]
         assert evaluation["weighted_loss"] == pytest.approx(losses.mean(), rel=1e-5)
         assert evaluation["loss"] == pytest.approx(losses.sum() / padded, rel=1e-5)
         assert each["steps"] == keras_worker.STEPS_PER_EPOCH * keras_worker.EPOCHS
-        assert len(each["losses"]) == keras_worker.EPOCHS
+        assert len(each["losses"]) == len(each["validation"]) == keras_worker.EPOCHS
         np.testing.assert_allclose(each["losses"], results[0]["losses"], rtol=1e-5)
-        np.testing.assert_allclose(each["kernel"], results[0]["kernel"], atol=1e-6)
-    assert not np.allclose(results[0]["kernel"], kernel)
+        np.testing.assert_allclose(each["validation"], results[0]["validation"], rtol=1e-5)
+        for own, first in zip(each["weights"], results[0]["weights"], strict=True):
+            np.testing.assert_allclose(own, first, atol=1e-6)
+        trained = losses_of(images, labels, each["weights"])
+        assert each["validation"][-1] == pytest.approx(trained.mean(), rel=1e-5)
+        # In the order of the records: row by row, whichever replica has predicted it.
+        kernel, bias = (np.array(own) for own in each["weights"])
+        logits = images.reshape(RECORDS, -1) @ kernel + bias
+        assert len(each["predictions"]) == padded
+        np.testing.assert_allclose(each["predictions"][:RECORDS], logits, rtol=1e-4, atol=1e-5)
+    assert not np.allclose(results[0]["weights"][0], initial[0])
+    for each in results[2:]:
+        assert each["started_at"] == [0, keras_worker.STEPS_PER_EPOCH]
+        for resumed, never_stopped in zip(each["resumed_weights"], each["weights"], strict=True):
+            np.testing.assert_allclose(resumed, never_stopped, atol=1e-6)

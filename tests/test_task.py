@@ -34,6 +34,8 @@ class Options:
     sizes: tuple[int, ...] = (1,)
     names: tuple[str, ...] = ()
     other: dict[str, int] | None = None
+    limit: int | None = 5
+    depth: Literal["all"] | int | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,12 @@ JUST_A_FUNCTION = len
         ("mode", "2", 2),
         ("sizes", "1, 2,3", (1, 2, 3)),
         ("names", "a,b", ("a", "b")),
+        ("limit", "3", 3),
+        ("limit", "none", None),
+        ("limit", "None", None),
+        ("depth", "all", "all"),
+        ("depth", "4", 4),
+        ("depth", "none", None),
     ],
 )
 def test_options_are_of_their_field_s_type(option: str, text: str, value: object):
@@ -97,7 +105,7 @@ def test_preset_keeps_what_is_not_given():
         pytest.param(
             "tests.test_task:Options",
             {"size": "3"},
-            "choose among number, rate, name, fast, mode, sizes, names, other",
+            "choose among number, rate, name, fast, mode, sizes, names, other, limit, depth",
             id="no such option",
         ),
         pytest.param(
@@ -111,6 +119,7 @@ def test_preset_keeps_what_is_not_given():
                 ("fast", "yes", "fast must be bool, got 'yes'"),
                 ("mode", "high", "mode must be one of low, 2, got 'high'"),
                 ("sizes", "1,a", "sizes must be int, got 'a'"),
+                ("limit", "many", r"limit must be int \| None, got 'many'"),
                 ("other", "1", r"other must be .*dict\[str, int\].*, got '1'"),
             )
         ),
@@ -158,3 +167,15 @@ def test_documented_task_learns(documented: types.ModuleType, tmp_path: Path):
     assert set(metrics) == {"within_a_tenth"}
     total = task.predictions(model(np.ones((2, 32, 32, 3), np.float32)))["total"]
     assert total.shape == (2,)
+
+
+def test_documented_task_takes_refunds(documented: types.ModuleType):
+    """What the loss calls right is predicted, also below 0."""
+    task = documented.TotalReader()
+    totals = np.array([-5.0, -0.5, 0.0, 0.5, 99.5], np.float32)
+    scaled = np.sign(totals) * np.log1p(np.abs(totals))
+    outputs = scaled[:, None]
+    np.testing.assert_allclose(task.loss(outputs, {"total": totals}), 0, atol=1e-6)
+    np.testing.assert_allclose(task.predictions(outputs)["total"], totals, rtol=1e-5)
+    hits = task.metrics(outputs, {"total": totals})["within_a_tenth"]
+    np.testing.assert_array_equal(hits, np.ones(5))

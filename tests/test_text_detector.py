@@ -16,6 +16,7 @@ from pipeline.dataset import make_dataset
 from pipeline.geometry import Rotate
 from pipeline.info import load_info
 from pipeline.text_detector import TextDetector, text_mask
+from pipeline.trainer import Trainer, TrainOptions
 from tests.handmade import BOX, HEIGHT, WIDTH, write_dataset
 from tests.training import train
 
@@ -114,16 +115,48 @@ def test_learns(directory: Path):
 def test_iou_and_loss(found: list[list[int]], expected: float):
     logits = 40.0 * tf.constant(found, tf.float32)[None, ..., None] - 20
     batch = {"boxes": tf.constant([[[0, 0, 0.5, 0.5], [0, 0, 0, 0]]])}
-    assert float(SMALL.metrics(logits, batch)["iou"][0]) == pytest.approx(expected)
+    iou, weight = SMALL.metrics(logits, batch)["iou"]
+    assert (float(iou[0]), float(weight[0])) == (pytest.approx(expected), 1)
     loss = float(SMALL.loss(logits, batch)[0])
     assert loss == pytest.approx(0, abs=1e-5) if expected == 1 else loss > 0.2
 
 
-def test_no_text_and_none_found_is_right():
+@pytest.mark.parametrize("logit", [-20.0, 20.0])
+def test_a_receipt_without_boxes_counts_for_nothing(logit: float):
     batch = {"boxes": tf.zeros([1, 3, 4])}
-    logits = tf.fill([1, 2, 4, 1], -20.0)
-    assert float(SMALL.metrics(logits, batch)["iou"][0]) == 1
-    assert float(SMALL.loss(logits, batch)[0]) == pytest.approx(0, abs=1e-5)
+    logits = tf.fill([1, 2, 4, 1], logit)
+    _, weight = SMALL.metrics(logits, batch)["iou"]
+    assert float(weight[0]) == 0
+    assert float(SMALL.loss(logits, batch)[0]) == 0
+
+
+def test_a_mean_is_over_receipts_with_boxes(tmp_path: Path):
+    directory = write_dataset(tmp_path / "receipts", without_boxes=("alpha", "omega"))
+    trainer = Trainer(
+        SMALL,
+        tf.distribute.get_strategy(),
+        load_info(directory),
+        TrainOptions(steps=1, global_batch_size=4),
+    )
+    trainer.model.layers[-1].set_weights([np.zeros((1, 1, 16, 1)), np.ones(1)])  # text everywhere
+    evaluation = trainer.evaluate("train")
+    assert evaluation.counted["iou"].tolist() == [0, 9, 2, 0]
+    # All boxes are alike, and cover cells of the mask by half or more where their area is.
+    batch = batch_of(directory, dataclasses.replace(SMALL))
+    masks = text_mask(batch["boxes"], 16, 12).numpy() >= 0.5
+    expected = masks.mean(axis=(1, 2)).max()
+    assert evaluation.averages["iou"] == pytest.approx(expected, rel=1e-6)
+    assert np.isnan(evaluation.by_layout["iou"]).tolist() == [True, False, False, True]
+    assert (evaluation.by_layout["loss"] > 0).tolist() == [False, True, True, False]
+
+
+def test_a_dataset_without_boxes_is_refused(tmp_path: Path):
+    directory = write_dataset(
+        tmp_path / "receipts", counts={"alpha": 4}, shards=1, without_boxes=("alpha",)
+    )
+    sentence = "no record of .*receipts has boxes, from which TextDetector learns: build the"
+    with pytest.raises(ValueError, match=sentence):
+        SMALL.inputs(load_info(directory))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 from schemas.example import encode_example, parse_example
 from schemas.receipt import Feature, Label, receipt_features
 from schemas.statistics import RecordSummary
-from schemas.tfmd import schema_text, statistics_bytes
+from schemas.tfmd import schema_text, statistics_bytes, value_counts
 
 LABELS = (Label(name="total", type="float"), Label(name="currency", type="category"))
 FEATURES = receipt_features(LABELS)
@@ -210,3 +210,16 @@ def test_statistics_name_at_most_a_hundred_values() -> None:
     found = dataset.features[0].string_stats
     assert found.unique == 150
     assert [each.value for each in found.top_values] == names[:100]
+
+
+def test_value_counts_are_read_back(
+    statistics: statistics_pb2.DatasetFeatureStatisticsList,
+) -> None:
+    counts = value_counts(statistics.SerializeToString())
+    assert counts["train"].keys() == {each.name for each in FEATURES}
+    assert counts["train"]["image/object/text"] == 3  # one record has two, one has one
+    assert counts["train"]["receipt/total"] == 3
+    assert counts["train"]["image/encoded"] == 3
+    assert counts["test"]["image/object/text"] == 0
+    with pytest.raises(ValueError, match="not a DatasetFeatureStatisticsList"):
+        value_counts(b"\xff\xff")

@@ -5,7 +5,6 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,15 +14,11 @@ pytest.importorskip("tensorflow")
 import tensorflow as tf
 
 from pipeline.config import Balance, InputConfig
-from pipeline.info import load_info
 from pipeline.run import STOPPED
 from pipeline.run_folder import RunFolder
 from pipeline.train import configured, main, make_parser, split_model_options
-from pipeline.train_options import TrainOptions
-from pipeline.trainer import Trainer
 from tests.cluster import Process, processes, wait_until
 from tests.handmade import write_dataset
-from tests.tiny_task import TinyTask
 
 COUNTS = {"alpha": 20, "beta": 9, "gamma": 2, "omega": 1}
 TASK = (
@@ -237,27 +232,6 @@ def test_options_of_the_task_may_come_anywhere():
     others, options = split_model_options(given)
     assert others == ["data", "--steps=3"]
     assert options == {"size": "20", "drop_out": "0.1", "last": ""}
-
-
-def test_a_function_among_the_augmentations_is_the_same_in_another_process(directory: Path):
-    """Python tells functions by their addresses."""
-
-    def trainer() -> Trainer:
-        def darker(examples: dict[str, Any], seeds: Any) -> dict[str, Any]:
-            return {**examples, "image": examples["image"] * 0.5}
-
-        return Trainer(
-            TinyTask(),
-            tf.distribute.get_strategy(),
-            load_info(directory),
-            TrainOptions(global_batch_size=8),
-            lambda config: dataclasses.replace(config, augmentations=(darker, tf.function(darker))),
-        )
-
-    one, other = trainer(), trainer()
-    assert repr(one.config) != repr(other.config)
-    assert one.identity() == other.identity()
-    assert "darker" in one.identity()["input"]
 
 
 def test_other_options_are_refused(

@@ -48,6 +48,9 @@ def test_cosine_after_a_warm_up():
     ("options", "sentence"),
     [
         ({"learning_rate_batch": -64}, "learning_rate_batch must be at least 1, got -64"),
+        ({"seed": -1}, "seed must be 0 to 2**32 - 1, got -1"),
+        ({"learning_rate": float("inf")}, "learning_rate must be a finite number, got inf"),
+        ({"weight_decay": float("nan")}, "weight_decay must be a finite number, got nan"),
         ({"learning_rate": 0.0}, "learning_rate must be above 0, got 0.0"),
         ({"schedule": "linear"}, "schedule must be 'cosine' or 'constant', got 'linear'"),
         ({"weight_decay": -0.1}, "weight_decay must be at least 0, got -0.1"),

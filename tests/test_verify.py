@@ -1,6 +1,8 @@
 """Verify names every fault by file, record and byte offset."""
 
+import hashlib
 import json
+import pickle
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,12 +14,14 @@ import pytest
 pytest.importorskip("apache_beam")
 
 import beam_jobs.exclude
-from beam_jobs.verify import main
-from beam_jobs.verify_files import check_listings
+from beam_jobs import files
+from beam_jobs.verify import main, verify
+from beam_jobs.verify_files import check_files
 from beam_jobs.verify_shard import Fault, check_shard
+from schemas.example import decode_example, encode_example
 from schemas.excluded import Excluded, ExcludedRecord
 from schemas.index import RecordIndex
-from schemas.manifest import COMPLETED, EXCLUDED, MANIFEST, STATISTICS, Manifest
+from schemas.manifest import COMPLETED, EXCLUDED, MANIFEST, STATISTICS, Manifest, completed_text
 from schemas.tfrecord import frame, unframe
 from tests.conftest import contents
 
@@ -41,16 +45,22 @@ def offset_of(directory: Path, record: int) -> int:
 
 
 def change_manifest(directory: Path, change: Callable[[dict], None]) -> None:
+    """Changes the manifest as if the build had written it so."""
     values = json.loads((directory / MANIFEST).read_text())
     change(values)
-    (directory / MANIFEST).write_text(json.dumps(values))
+    write_manifest(directory, json.dumps(values))
 
 
-def test_sound_directory(dataset: Path, capsys):
+def write_manifest(directory: Path, text: str) -> None:
+    (directory / MANIFEST).write_text(text)
+    (directory / COMPLETED).write_text(completed_text(text.encode()))
+
+
+def test_valid_directory(dataset: Path, capsys):
     assert main([str(dataset), "--quiet"]) == 0
     printed = capsys.readouterr().out
     assert printed == (
-        f"{dataset} is sound: 44 records in 8 shards, 7 layouts, each within one record of its "
+        f"{dataset} is valid: 44 records in 8 shards, 7 layouts, each within one record of its "
         "fair share in every shard\n"
     )
 
@@ -86,27 +96,31 @@ def without_last_layout(values: dict) -> None:
         ),
         pytest.param(
             lambda d: (d / COMPLETED).write_text("0" * 64),
-            "COMPLETED: belongs to another manifest than the one beside it",
+            "manifest.json: does not match COMPLETED: one of the two is damaged, or another "
+            "version of tillroll wrote them; restore both from a copy, or build the dataset again",
             id="completed for another",
         ),
         pytest.param(
-            lambda d: (d / MANIFEST).write_text("{}"),
+            lambda d: write_manifest(d, "{}"),
             "manifest.json: not a tillroll-dataset file",
             id="no manifest",
         ),
         pytest.param(
             lambda d: change_manifest(d, lambda v: v["counts"].update(inputs=99)),
-            "manifest.json: records were lost or made up: 99 inputs, but 44 written",
+            "manifest.json: damaged tillroll-dataset file: records were lost or "
+            "made up: 99 inputs, but 44 written",
             id="counts do not add up",
         ),
         pytest.param(
             lambda d: change_manifest(d, lambda v: v["vocabularies"]["layout"].pop()),
-            "manifest.json: split 'train' counts values of the categories",
+            "manifest.json: damaged tillroll-dataset file: split 'train' counts values of "
+            "the categories",
             id="vocabulary is short",
         ),
         pytest.param(
             lambda d: change_manifest(d, without_last_layout),
-            "the record's layout id is 6, the manifest knows 6 values",
+            "manifest.json: has 6 values of layout, receipts-train.index-00003-of-00004 has "
+            "positions beyond them",
             id="vocabulary and counts are short",
         ),
         pytest.param(lambda d: (d / SHARD).unlink(), f"{SHARD}: can't be read", id="shard is gone"),
@@ -122,12 +136,12 @@ def without_last_layout(values: dict) -> None:
         ),
         pytest.param(
             lambda d: (d / INDEX).write_bytes(b"PK"),
-            f"{INDEX}: can't be read",
+            f"{INDEX}: has another checksum than in the manifest",
             id="index is broken",
         ),
         pytest.param(
             lambda d: shutil.copy(d / INDEX.replace("00002-of", "00001-of"), d / INDEX),
-            f"{INDEX}: lists records of other shards than 2",
+            f"{INDEX}: has another checksum than in the manifest",
             id="index of another shard",
         ),
         pytest.param(
@@ -137,7 +151,7 @@ def without_last_layout(values: dict) -> None:
         ),
         pytest.param(
             lambda d: (d / STATISTICS).write_bytes(b"\xff\xff"),
-            "statistics.pb: can't be read",
+            "statistics.pb: has 2 bytes, the manifest says ",
             id="statistics are broken",
         ),
         pytest.param(
@@ -153,7 +167,7 @@ def without_last_layout(values: dict) -> None:
         pytest.param(
             lambda d: change_manifest(
                 d,
-                lambda v: v["splits"]["train"]["category_counts"].update(layout=[0] * 7 + [1][:0]),
+                lambda v: v["splits"]["train"]["category_counts"].update(layout=[0] * 7),
             ),
             "manifest.json: layout counts of train are not the records'",
             id="counts of layouts",
@@ -164,6 +178,24 @@ def test_names_the_fault(copy: Path, capsys, harm: Callable[[Path], object], sen
     harm(copy)
     assert main([str(copy), "--quiet", "--workers=1"]) == 1
     assert sentence in capsys.readouterr().out
+
+
+def test_the_check_of_a_shard_does_not_grow_with_the_vocabulary(dataset: Path):
+    """Of each shard of a large dataset one is kept or sent to another process."""
+    manifest = manifest_of(dataset)
+    unused = tuple(f"unused{number}" for number in range(200_000))
+    split = manifest.splits["train"]
+    counts = {**split.category_counts, "layout": split.category_counts["layout"] + (0,) * 200_000}
+    large = replace(
+        manifest,
+        vocabularies={**manifest.vocabularies, "layout": manifest.vocabularies["layout"] + unused},
+        splits={"train": replace(split, category_counts=counts)},
+    )
+    checks = [
+        check_shard(str(dataset), each, "train", 2, (), exclude=False) for each in (manifest, large)
+    ]
+    assert checks[1].faults == []
+    assert pickle.dumps(checks[1]) == pickle.dumps(checks[0])
 
 
 def test_unfair_shard_is_a_fault(copy: Path, capsys):
@@ -195,10 +227,10 @@ def entry(directory: Path, position: int, fault: str = "by hand") -> ExcludedRec
 
 
 def test_exclude_leaves_out_damaged_records_and_no_others(copy: Path, capsys):
-    """Payload, then a length, in two runs; then sound, though the shard's checksum is wrong."""
+    """Payload, then a length, in two runs; then valid, though the shard's checksum is wrong."""
     index = index_of(copy)
-    sound = (
-        f"{copy} is sound: 44 records in 8 shards, 7 layouts, each within one record of its fair "
+    valid = (
+        f"{copy} is valid: 44 records in 8 shards, 7 layouts, each within one record of its fair "
         "share in every shard\n"
     )
 
@@ -210,7 +242,7 @@ def test_exclude_leaves_out_damaged_records_and_no_others(copy: Path, capsys):
     assert main([str(copy), "--exclude", "--quiet", "--workers=1"]) == 0
     assert capsys.readouterr().out == (
         excluded(3, "checksum of the record's bytes is wrong")
-        + sound
+        + valid
         + f"1 of these records is excluded: {copy / EXCLUDED} says why\n"
     )
 
@@ -227,7 +259,7 @@ def test_exclude_leaves_out_damaged_records_and_no_others(copy: Path, capsys):
     assert main([str(copy), "--exclude", "--quiet", "--workers=1"]) == 0
     last_line = f"2 of these records are excluded: {copy / EXCLUDED} says why\n"
     assert capsys.readouterr().out == (
-        excluded(1, "checksum of the record's length is wrong") + sound + last_line
+        excluded(1, "checksum of the record's length is wrong") + valid + last_line
     )
     before = contents(copy)
     assert {name for name in before if before[name] != harmed[name]} == {EXCLUDED}
@@ -243,7 +275,7 @@ def test_exclude_leaves_out_damaged_records_and_no_others(copy: Path, capsys):
         },
     }
     assert main([str(copy), "--quiet", "--workers=1"]) == 0
-    assert capsys.readouterr().out == sound + last_line
+    assert capsys.readouterr().out == valid + last_line
     assert contents(copy) == before
 
 
@@ -255,7 +287,7 @@ def test_exclude_says_what_it_cannot_exclude(copy: Path, capsys):
     assert main([str(copy), "--exclude", "--quiet", "--workers=1"]) == 1
     printed = capsys.readouterr()
     standing, excluded = printed.out.splitlines()
-    assert standing.startswith(f"{copy / INDEX}: can't be read: not a record index: ")
+    assert standing == f"{copy / INDEX}: has another checksum than in the manifest"
     assert excluded.startswith(f"excluded {copy / other}, record 0 at byte 0: checksum of the ")
     assert printed.err == (
         f"{copy} has 1 fault that can't be excluded: restore what is named from a copy, or build "
@@ -276,6 +308,61 @@ def test_exclusions_that_can_not_be_written_are_no_exclusions(copy: Path, capsys
     assert printed.out == ""
     assert f"error: {copy / EXCLUDED} could not be written, so nothing more is exc" in printed.err
     assert "is on a read-only disk" in printed.err
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_damaged_vocabulary_costs_no_record(copy: Path, capsys, sealed: bool):
+    """One byte of the manifest is wrong: all shards are as the build wrote them."""
+    text = (copy / MANIFEST).read_text()
+    assert text.count('"alpha"') == 1
+    text = text.replace('"alpha"', '"alphb"')
+    if sealed:
+        write_manifest(copy, text)
+    else:
+        (copy / MANIFEST).write_text(text)
+    assert main([str(copy), "--exclude", "--quiet", "--workers=1"]) == 1
+    printed = capsys.readouterr()
+    lines = printed.out.splitlines()
+    if not sealed:
+        assert lines.pop(0).startswith(f"{copy / MANIFEST}: does not match COMPLETED: one of the ")
+    assert len(lines) == 6  # two shards have no record of this layout
+    assert all(
+        line.startswith(f"{copy / MANIFEST}: contradicts the undamaged shard receipts-")
+        and "says layout 'alpha', but receipt/layout_id 0 is 'alphb'" in line
+        for line in lines
+    ), lines
+    assert printed.err == (
+        f"{copy} has {6 + (not sealed)} faults that can't be excluded: restore what is named from "
+        "a copy, or build the dataset again\n"
+    )
+    assert not (copy / EXCLUDED).exists()
+
+
+@pytest.mark.parametrize("name", [MANIFEST, COMPLETED])
+def test_nothing_is_excluded_by_a_manifest_that_can_not_be_trusted(copy: Path, capsys, name: str):
+    """A damaged record is named, and is excluded once manifest and COMPLETED are restored."""
+    whole = (copy / name).read_bytes()
+    flip(copy / SHARD, 200)
+    (copy / name).write_bytes(whole + b"\n")
+    assert main([str(copy), "--exclude", "--quiet", "--workers=1"]) == 1
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"{copy / MANIFEST}: does not match COMPLETED: ")
+    assert second == f"{copy / SHARD}: has another checksum than in the manifest"
+    assert third.startswith(f"{copy / SHARD}, record 0 at byte 0: checksum of the record's bytes ")
+    assert not (copy / EXCLUDED).exists()
+    (copy / name).write_bytes(whole)
+    assert main([str(copy), "--exclude", "--quiet", "--workers=1"]) == 0
+    assert (copy / EXCLUDED).exists()
+
+
+def test_a_damaged_list_of_exclusions_is_not_replaced(copy: Path, capsys):
+    (copy / EXCLUDED).write_text("{}")
+    flip(copy / SHARD, 200)
+    assert main([str(copy), "--exclude", "--quiet", "--workers=1"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"{copy / EXCLUDED}: not a tillroll-excluded file: ")
+    assert lines[-1].startswith(f"{copy / SHARD}, record 0 at byte 0: checksum of ")
+    assert (copy / EXCLUDED).read_text() == "{}"
 
 
 def test_a_rebuild_takes_the_exclusions_away(copy: Path, dataset: Path, table: Path, build):
@@ -343,7 +430,7 @@ CHECKSUM = "has another checksum than in the manifest"
             True,
             id="one of two lengths is excluded",
         ),
-        pytest.param(lambda d: None, (3,), False, [], [], True, id="a sound record by hand"),
+        pytest.param(lambda d: None, (3,), False, [], [], True, id="a valid record by hand"),
         # A change that no record's own checks see: the checksum stands while all of them pass.
         pytest.param(
             lambda d: replace_record(d, 3, b"l2", b"X2"),
@@ -361,18 +448,25 @@ CHECKSUM = "has another checksum than in the manifest"
             [CHECKSUM],
             [],
             True,
-            id="another text, and a sound record is excluded",
+            id="another text, and a valid record is excluded",
         ),
-        # The index decides where records lie: only the build's own index lets one be excluded.
+        # A record of an undamaged shard is not at fault, and without the build's own index nothing
+        # tells where records lie.
         pytest.param(
-            lambda d: change_index(d, seal=True), (), True, [], [3], True, id="row disagrees"
+            lambda d: change_index(d, seal=True),
+            (),
+            True,
+            [f"contradicts the undamaged shard {SHARD}: record 3 has image/height 160, its index "],
+            [],
+            True,
+            id="row disagrees",
         ),
         pytest.param(
             lambda d: change_index(d, seal=False),
             (),
             True,
             [CHECKSUM],
-            [3],
+            [],
             False,
             id="row of another index disagrees",
         ),
@@ -419,14 +513,14 @@ def check(directory: Path, entries: list[ExcludedRecord], *, exclude: bool) -> l
 
 
 @pytest.mark.parametrize("exclude", [True, False])
-def test_a_shard_without_a_sound_record_is_another_file(copy: Path, exclude: bool):
+def test_a_shard_without_a_valid_record_is_another_file(copy: Path, exclude: bool):
     shutil.copy(copy / SHARD.replace("00002-of", "00001-of"), copy / SHARD)
     faults = check(copy, [], exclude=exclude)
     assert [each.record for each in faults if each.record is not None] == list(
         range(len(index_of(copy)))
     )
     assert not any(each.excludable for each in faults)
-    sentence = "holds no sound record: restore it from a copy, or build the dataset again"
+    sentence = "holds no valid record: restore it from a copy, or build the dataset again"
     assert sentence in [each.message for each in faults if each.record is None]
 
 
@@ -455,15 +549,86 @@ def test_errors_of_the_command(capsys, arguments: list[str], sentence: str):
 
 
 def test_a_listing_that_can_t_be_read_is_a_fault(copy: Path, monkeypatch: pytest.MonkeyPatch):
-    def refuse(path: str) -> bytes:
+    def refuse(path: str, offset: int, length: int) -> bytes:
         raise OSError(f"{path} could not be read")
 
-    (copy / "quarantine").mkdir(exist_ok=True)
-    (copy / "quarantine" / "rejected-00000-of-00001.jsonl").write_text("")
-    monkeypatch.setattr("beam_jobs.verify_files.files.read", refuse)
-    manifest = Manifest.from_json((copy / MANIFEST).read_text())
-    faults = [str(each) for each in check_listings(str(copy), manifest)]
-    assert any("rejected-00000-of-00001.jsonl: can't be read: " in each for each in faults)
+    monkeypatch.setattr("beam_jobs.checksum.files.read_range", refuse)
+    assert [str(each) for each in check_files(str(copy), manifest_of(copy))] == [
+        f"{copy / name}: can't be read: {copy / name} could not be read"
+        for name in ("schema.pbtxt", "statistics.pb")
+    ]
+
+
+def test_reads_shards_and_lists_in_pieces(dataset: Path, monkeypatch: pytest.MonkeyPatch):
+    """Only the manifest, COMPLETED and the indexes are read as a whole."""
+    read_range, pieces = files.read_range, set()
+
+    def record(path: str, offset: int, length: int) -> bytes:
+        if length == 5000:
+            pieces.add(Path(path).name)
+        else:
+            assert ".index-" in path or path.endswith((MANIFEST, COMPLETED))
+        return read_range(path, offset, length)
+
+    monkeypatch.setattr("beam_jobs.checksum._PIECE_BYTES", 5000)
+    monkeypatch.setattr(files, "read_range", record)
+    assert list(verify(str(dataset), workers=1)) == []
+    whole = {name for name in contents(dataset) if ".index-" not in name}
+    assert pieces == whole - {MANIFEST, COMPLETED}
+
+
+def store_image(directory: Path, record: int, encoded: bytes) -> None:
+    """Makes a record as if the build had stored these bytes, as many as before, as its image."""
+    manifest = manifest_of(directory)
+    index = index_of(directory)
+    start = int(index.offset[record])
+    end = start + int(index.length[record])
+    data = (directory / SHARD).read_bytes()
+    values = decode_example(manifest.features, unframe(data[start:end], start))
+    values["image/encoded"] = encoded
+    values["image/key/sha256"] = hashlib.sha256(encoded).hexdigest()
+    framed = frame(encode_example(manifest.features, values))
+    assert len(framed) == end - start
+    data = data[:start] + framed + data[end:]
+    (directory / SHARD).write_bytes(data)
+    change_manifest(
+        directory,
+        lambda v: v["splits"]["train"]["shards"][2].update(crc32c=google_crc32c.value(data)),
+    )
+
+
+def image_of(directory: Path, record: int) -> bytes:
+    index = index_of(directory)
+    start = int(index.offset[record])
+    framed = (directory / SHARD).read_bytes()[start : start + int(index.length[record])]
+    encoded = decode_example(manifest_of(directory).features, unframe(framed, start))
+    assert isinstance(encoded["image/encoded"], bytes)
+    return encoded["image/encoded"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        (b"\xff\xc0", b"\xff\xc3", "lossless JPEG file: only baseline, extended and progressive "),
+        (b"\xff\xd9", b"\xff\x00", "JPEG file without an end marker (FFD9)"),
+    ],
+)
+def test_images_that_tensorflow_can_not_decode_are_excluded(
+    copy: Path, capsys, old: bytes, new: bytes, sentence: str
+):
+    """They are damaged although every checksum is right."""
+    encoded = image_of(copy, 3)
+    assert encoded.count(old) == 1
+    store_image(copy, 3, encoded.replace(old, new))
+    assert main([str(copy), "--quiet", "--workers=1"]) == 1
+    printed = capsys.readouterr()
+    place = f"{copy / SHARD}, record 3 at byte {offset_of(copy, 3)}"
+    assert printed.out.startswith(f"{place}: {sentence}")
+    assert printed.err == f"{copy} has 1 fault: --exclude leaves out 1 damaged record\n"
+    assert main([str(copy), "--exclude", "--quiet", "--workers=1"]) == 0
+    assert main([str(copy), "--quiet", "--workers=1"]) == 0
+    excluded = Excluded.from_json((copy / EXCLUDED).read_text(), manifest_of(copy))
+    assert excluded.positions(SHARD) == (3,)
 
 
 def test_help_says_what_exclude_does(capsys):

@@ -2,6 +2,11 @@
 
 import sys
 
+from pipeline.stop_request import hold_sigterm
+
+if __name__ == "__main__":
+    hold_sigterm()  # as the command does, before threads are started
+
 import tensorflow as tf
 
 from pipeline.train import main

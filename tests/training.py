@@ -28,11 +28,16 @@ def train(
             loss = tf.reduce_mean(losses)
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply(gradients, model.trainable_variables)
-        metrics = task.metrics(outputs, batch)
-        for each in (losses, *metrics.values()):
-            assert each.shape == (batch_size,)
-            assert each.dtype == tf.float32
-        return loss, {name: tf.reduce_mean(each) for name, each in metrics.items()}
+        means = {}
+        for name, metric in task.metrics(outputs, batch).items():
+            values, weights = (
+                metric if isinstance(metric, tuple) else (metric, tf.ones_like(losses))
+            )
+            for tensor in (losses, values, weights):
+                assert tensor.shape == (batch_size,)
+                assert tensor.dtype == tf.float32
+            means[name] = tf.reduce_sum(values * weights) / tf.reduce_sum(weights)
+        return loss, means
 
     dataset = make_dataset(directory, global_batch_size=batch_size, config=task.inputs(info))
     made = [step(batch) for batch in dataset.take(steps)]

@@ -34,7 +34,7 @@ class WebHdfs:
     Attributes:
       root: the folder that is `/` of the file system.
       port: where it listens, on 127.0.0.1.
-      knows_rename_options: False is how HttpFS behaves.
+      knows_rename_options: False is how HttpFS behaves, which gives no fileId either.
       refused: path to the status and the exception of every answer about it.
     """
 
@@ -197,6 +197,7 @@ class _Handler(BaseHTTPRequestHandler):
             "pathSuffix": suffix,
             "type": "FILE" if is_file else "DIRECTORY",
             "length": found.st_size if is_file else 0,
+            **({"fileId": found.st_ino} if self.hdfs.knows_rename_options else {}),
             "modificationTime": int(found.st_mtime * 1000),
         }
 

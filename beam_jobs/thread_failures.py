@@ -1,0 +1,39 @@
+"""Exceptions of Beam's threads, kept back until it is clear whether they say anything new."""
+
+import threading
+from types import TracebackType
+from typing import Self
+
+
+class ThreadFailures:
+    """Keeps the exceptions that end threads within the block, instead of printing tracebacks.
+
+    When a build is stopped or loses a worker process, Beam's threads fail one after the other. The
+    command then ends with a sentence; where it has none, `show` prints what was kept.
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[threading.ExceptHookArgs] = []
+
+    @property
+    def messages(self) -> list[str]:
+        """The exceptions' messages."""
+        return [str(each.exc_value) for each in self._kept]
+
+    def show(self) -> None:
+        """Prints what was kept, as Python would have done at once."""
+        for each in self._kept:
+            threading.__excepthook__(each)
+
+    def __enter__(self) -> Self:
+        self._before = threading.excepthook
+        threading.excepthook = self._kept.append
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        threading.excepthook = self._before

@@ -1,0 +1,296 @@
+"""Time and memory of what a build does on one worker for all receipts, with references to none.
+
+The build's own classes are run, each stage in a process of its own: planning splits and shards,
+dealing the records of some blocks, the last checks and the manifest, the summary, and the checks of
+the whole dataset that verify makes. What they are given is made up: records are numbered layout by
+layout, and every so many of them lie in one block.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_jobs.chunk import chunk_count, group_count
+from beam_jobs.deal import BlockStarts, Census, Plan, assign, make_plan
+from beam_jobs.histogram import check_layouts
+from beam_jobs.publish import ChunkSummary, Publisher, _check_deal
+from beam_jobs.report import plan_summary
+from beam_jobs.verify import Totals
+from beam_jobs.verify_shard import ShardCheck, share_faults
+from beam_jobs.write import WrittenShard
+from benchmarks.plan_scale import peak_mb
+from benchmarks.timing import in_new_process
+from schemas.manifest import Counts, Manifest, Shard, Split, index_name, shard_name
+from schemas.receipt import LAYOUT, receipt_features
+from schemas.statistics import FeatureSummary, RecordSummary
+
+_SPLITS = {"train": 0.9, "validation": 0.1}
+_RECORD_BYTES = 104_857  # 1,280 records a shard
+_DEALT_BLOCKS = 20
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Receipts to plan: so many rows of so many layouts, in groups of two and more or in none."""
+
+    rows: int
+    layouts: int
+    groups: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.layouts <= self.rows:
+            raise ValueError(f"{self.rows} rows can't have {self.layouts} layouts")
+
+    def layout_ends(self) -> IntArray:
+        """End of each layout among the numbers of all records, by Zipf's law; [layouts]."""
+        weights = 1 / np.arange(1, self.layouts + 1)
+        shared = (self.rows - self.layouts) * np.cumsum(weights / weights.sum())
+        ends = np.floor(shared + 0.5).astype(np.int64) + np.arange(1, self.layouts + 1)
+        ends[-1] = self.rows
+        return ends
+
+    def names(self) -> list[str]:
+        """Names of the layouts."""
+        return [f"layout-{number:07d}" for number in range(self.layouts)]
+
+    def block(
+        self, number: int, ends: IntArray
+    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]:
+        """Group and layout of each record of a block."""
+        records = np.arange(number, self.rows, group_count(self.rows))
+        group = np.zeros(len(records), np.uint64)
+        if self.groups:
+            rng = np.random.default_rng(number)
+            chosen = rng.integers(1, self.groups + 1, len(records)).astype(np.uint64)
+            group = chosen * np.uint64(0x9E3779B97F4A7C15)  # spread like the hash of a name
+        return group, np.searchsorted(ends, records, side="right").astype(np.int32)
+
+    def censuses(self) -> Iterator[Census]:
+        """Counts of all blocks."""
+        ends = self.layout_ends()
+        for number in range(group_count(self.rows)):
+            group, layout = self.block(number, ends)
+            yield Census.of(
+                number, group=group, layout=layout, size_bytes=len(layout) * _RECORD_BYTES
+            )
+
+    def plan(self) -> Plan:
+        """The plan of as many receipts of each layout, without groups."""
+        census = Census(
+            block=0,
+            size_bytes=self.rows * _RECORD_BYTES,
+            group=np.zeros(self.layouts, np.uint64),
+            layout=np.arange(self.layouts, dtype=np.int32),
+            count=np.diff(self.layout_ends(), prepend=0).astype(np.int32),
+        )
+        return make_plan([census], layouts=self.layouts, fractions=_SPLITS)[0]
+
+
+def plan(case: Case) -> dict[str, float]:
+    """Splits and shards of all records, and where each block's ranks start."""
+    censuses = list(case.censuses())
+
+    def run() -> None:
+        _, starts = make_plan(censuses, layouts=case.layouts, fractions=_SPLITS)
+        for _, each in starts:
+            each.to_bytes()
+
+    return _measured(run)
+
+
+def deal(case: Case) -> dict[str, float]:
+    """Split and shard of each record of some blocks, after a plan of these blocks alone."""
+    ends = case.layout_ends()
+    numbers = range(min(_DEALT_BLOCKS, group_count(case.rows)))
+    blocks = [case.block(number, ends) for number in numbers]
+    censuses = [
+        Census.of(number, group=group, layout=layout)
+        for number, (group, layout) in enumerate(blocks)
+    ]
+    made, starts = make_plan(censuses, layouts=case.layouts, fractions=_SPLITS)
+    encoded = [each.to_bytes() for _, each in starts]
+
+    def run() -> None:
+        for (group, layout), data in zip(blocks, encoded, strict=True):
+            own = BlockStarts.from_bytes(data, splits=len(_SPLITS))
+            assign(made, own, group=group, layout=layout)
+
+    measured = _measured(run)
+    return measured | {"CPU s": measured["CPU s"] / len(blocks)}
+
+
+def publish(case: Case) -> dict[str, float]:
+    """The last checks, the manifest and what describes the records."""
+    made = case.plan()
+    shards = [
+        WrittenShard(split=name, number=number, shard=shard, summary=_record_summary(shard.records))
+        for split, name in enumerate(made.split_names)
+        for number, shard in enumerate(_shards(made, split))
+    ]
+    chunks = [
+        ChunkSummary(number=at, inputs=rows, quarantined={}, clipped_boxes=0, fingerprint="00" * 32)
+        for at, rows in enumerate(np.diff(_cuts(case.rows, chunk_count(case.rows))).tolist())
+    ]
+    counts = {(name, LAYOUT): made.counts[:, at] for at, name in enumerate(made.split_names)}
+    vocabularies = {LAYOUT: case.names()}
+    publisher = Publisher(
+        output="",
+        staging="",
+        staged="",
+        labels=(),
+        split_names=made.split_names,
+        build_options={"splits": _SPLITS},
+        request="",
+        launch="",
+    )
+
+    def run() -> None:
+        _check_deal(made, shards, counts)
+        manifest, _ = publisher._describe(chunks, shards, counts, (0, 0), [], vocabularies)
+        manifest.to_json()
+
+    return _measured(run)
+
+
+def summary(case: Case) -> dict[str, float]:
+    """The summary of a build or a dry run."""
+    made = case.plan()
+    outline = {
+        "inputs": case.rows,
+        "rejected": {},
+        "layouts": case.names(),
+        "counts": made.counts.tolist(),
+        "shards": made.shards.tolist(),
+    }
+    return _measured(lambda: plan_summary(outline, _SPLITS, "out"))
+
+
+def verify(case: Case) -> dict[str, float]:
+    """Each shard's layouts against the plan, in the build and in verify, and verify's sums."""
+    made = case.plan()
+    names = case.names()
+    manifest = Manifest(
+        features=receipt_features(),
+        labels=(),
+        vocabularies={LAYOUT: tuple(names)},
+        splits={
+            name: Split(
+                shards=tuple(_shards(made, split)),
+                category_counts={LAYOUT: tuple(made.counts[:, split].tolist())},
+            )
+            for split, name in enumerate(made.split_names)
+        },
+        counts=Counts(inputs=case.rows, written=case.rows, duplicates=0, quarantined={}),
+        source_fingerprint="",
+        written_by="benchmarks",
+    )
+
+    def run() -> None:
+        totals = Totals(manifest)
+        seen = 0
+        for split, name in enumerate(made.split_names):
+            for number, shard in enumerate(manifest.splits[name].shards):
+                codes = _codes(made, split, number)
+                expected = made.histogram(split, number)
+                check_layouts(shard.name, codes, expected=expected, layouts=names)
+                hashes = np.arange(seen, seen + len(codes), dtype=np.uint64)
+                seen += len(codes)
+                check = ShardCheck(codes={LAYOUT: codes}, id_hashes=hashes)
+                check.faults += share_faults("", manifest, name, number, check)
+                assert not check.faults
+                totals.add(name, check)
+        assert seen == case.rows
+        assert not list(totals.faults(""))
+
+    return _measured(run)
+
+
+STAGES: tuple[Callable[[Case], dict[str, float]], ...] = (plan, deal, publish, summary, verify)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.build_scale", description=__doc__)
+    parser.add_argument("--rows", type=int, default=50_000_000, help="(default: %(default)s)")
+    parser.add_argument("--layouts", type=int, default=20_000, help="(default: %(default)s)")
+    parser.add_argument("--groups", type=int, default=0, help="shops or users (default: none)")
+    names = [stage.__name__ for stage in STAGES]
+    parser.add_argument("--stages", nargs="+", choices=names, default=names)
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    arguments = parser.parse_args(argv)
+    try:
+        case = Case(rows=arguments.rows, layouts=arguments.layouts, groups=arguments.groups)
+    except ValueError as error:
+        parser.error(str(error))
+    shards = int(case.plan().shards.sum())
+    print(
+        f"{case.rows:,} rows, {case.layouts:,} layouts, {case.groups:,} groups, {shards:,} shards"
+    )
+    results = []
+    for stage in STAGES:
+        if stage.__name__ in arguments.stages:
+            figures = in_new_process(stage, case)
+            results.append({"stage": stage.__name__, **asdict(case), "shards": shards, **figures})
+            listed = ", ".join(f"{name} {value:,.3g}" for name, value in figures.items())
+            print(f"  {stage.__name__:<8} {listed}", flush=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=1))
+    return 0
+
+
+def _measured(run: Callable[[], object]) -> dict[str, float]:
+    """Seconds of a processor, and megabytes of the whole process; also before, with its input."""
+    before_mb = peak_mb()
+    started = time.process_time()
+    run()
+    cpu_s = time.process_time() - started
+    return {"CPU s": cpu_s, "peak MB": peak_mb(), "before MB": before_mb}
+
+
+def _shards(made: Plan, split: int) -> Iterator[Shard]:
+    name, count = made.split_names[split], int(made.shards[split])
+    records = np.diff(_cuts(int(made.counts[:, split].sum()), count)).tolist()
+    for number in range(count):
+        yield Shard(
+            name=shard_name(name, number, count),
+            records=records[number],
+            size_bytes=records[number] * _RECORD_BYTES,
+            crc32c=0,
+            index_name=index_name(name, number, count),
+            index_crc32c=0,
+        )
+
+
+def _codes(made: Plan, split: int, shard: int) -> npt.NDArray[np.int32]:
+    """Layouts of a shard's records, found by dealing them one by one."""
+    ends = np.cumsum(made.counts[:, split])
+    numbers = np.arange(shard, int(ends[-1]), int(made.shards[split]))
+    return np.searchsorted(ends, numbers, side="right").astype(np.int32)
+
+
+def _record_summary(records: int) -> RecordSummary:
+    return RecordSummary(
+        features={
+            feature.name: FeatureSummary(
+                records=records, values=records, sum=float(records), minimum=1.0, maximum=2.0
+            )
+            for feature in receipt_features()
+        }
+    )
+
+
+def _cuts(total: int, parts: int) -> IntArray:
+    """Where parts of `total` begin and end that differ by at most one."""
+    return -(-total * np.arange(parts + 1) // parts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

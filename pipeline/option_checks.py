@@ -1,0 +1,45 @@
+"""Checks of options, whose errors say what is allowed."""
+
+import numbers
+from typing import Any
+
+
+def check_integer(name: str, value: Any, *, example: int, least: int = 1) -> None:
+    """Raises ValueError unless the value is an integer of at least `least`."""
+    if not _is(numbers.Integral, value):
+        raise ValueError(f"{name} must be an integer, such as {example}, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
+
+
+def check_number(name: str, value: Any, *, example: float) -> None:
+    """Raises ValueError unless the value is a number."""
+    if not _is(numbers.Real, value):
+        raise ValueError(f"{name} must be a number, such as {example:g}, got {value!r}")
+
+
+def check_type(name: str, value: Any, allowed: type, *, example: str) -> None:
+    """Raises ValueError unless the value is of a type."""
+    if not isinstance(value, allowed):
+        raise ValueError(
+            f"{name} must be of type {allowed.__name__}, such as {example}, got {value!r}"
+        )
+
+
+def as_integer(name: str, value: Any, *, example: int) -> int:
+    """An integer as an int, also where it is in a tensor or a variable of TensorFlow or Keras.
+
+    Raises:
+      ValueError: it is none.
+    """
+    number = value.numpy() if hasattr(value, "numpy") else value
+    if getattr(number, "shape", None) == ():
+        number = number.item()
+    if not _is(numbers.Integral, number):
+        raise ValueError(f"{name} must be an integer, such as {example}, got {value!r}")
+    return int(number)
+
+
+def _is(kind: Any, value: Any) -> bool:
+    """Tells whether a value is a number of a kind; True and False are not."""
+    return isinstance(value, kind) and not isinstance(value, bool)

@@ -1,0 +1,63 @@
+"""A lock on a run folder, so that two trainers don't write the same checkpoints."""
+
+import fcntl
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Self
+
+LOCK = "trainer.lock"
+
+
+class RunFolderInUseError(Exception):
+    """Another process trains in the run folder."""
+
+
+class RunLock:
+    """An exclusive lock on a folder; the kernel releases it when the process ends or is killed.
+
+    It is a `flock` of a file. On local file systems and NFS it holds against all processes, of
+    other machines too; NFS may need up to its lease, about 90 s, to notice that a machine is gone.
+    Where the file system refuses locks, as some that mount object stores do, there is none, and
+    standard error says so; some of those grant locks that other machines don't see.
+    """
+
+    def __init__(self, folder: str) -> None:
+        """Takes the lock.
+
+        Raises:
+          RunFolderInUseError: another process has it.
+        """
+        # Not truncated, as it may be another's, and writable, as NFS locks no other files.
+        self._file = Path(folder, LOCK).open("a+")  # noqa: SIM115
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._file.seek(0)
+            holder = self._file.read().strip() or "another process"
+            self._file.close()
+            raise RunFolderInUseError(
+                f"{holder} trains in run folder {folder}: wait until it ends, or choose another "
+                "run folder"
+            ) from error
+        except OSError as error:
+            print(
+                f"run folder {folder} can't be locked ({error.strerror}): make sure that no other "
+                "trainer uses it",
+                file=sys.stderr,
+            )
+            return
+        self._file.truncate(0)
+        self._file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+        self._file.flush()
+
+    def release(self) -> None:
+        """Gives the lock back; the file stays."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
