@@ -191,9 +191,9 @@ def parser() -> argparse.ArgumentParser:
         type=int,
         default=image.max_seconds,
         metavar="S",
-        help="reject images that take more processor time; holds for those that are prepared in a "
-        "process of their own: large ones, and all of a chunk in which a worker died "
-        f"(default: {options})",
+        help="reject images that take more processor time: large ones, and all of a chunk in which "
+        "a worker died; a worker that an image holds for ten times as long is ended (default: "
+        f"{options})",
     )
     group = result.add_argument_group("running")
     group.add_argument(

@@ -45,7 +45,8 @@ class ImageOptions:
       min_side: images with a shorter side, in pixels, are rejected.
       max_input_bytes: larger files are rejected undecoded.
       max_memory_bytes: images that may take more memory to prepare are rejected undecoded.
-      max_seconds: processor time for an image that is prepared in a process of its own.
+      max_seconds: processor time for an image that is prepared in a process of its own; a worker
+        that an image holds for ten times as long ends, see `image_watchdog`.
       box_frame: boxes are given in the pixels "stored" in the file, or "upright", as a viewer
         that obeys the EXIF orientation shows them.
     """

@@ -23,7 +23,7 @@ from beam_jobs.rejection import Reason, RejectionError
 from beam_jobs.row import Box
 
 _TRIES = 2
-_WALL_SECONDS = 10  # for each second of processor time that is allowed
+WALL_SECONDS = 10  # for each second of processor time that is allowed
 _Answer = StoredImage | RejectionError
 
 
@@ -86,7 +86,7 @@ class ImageProcess:
             overdue.set()
             process.kill()
 
-        timer = threading.Timer(_WALL_SECONDS * self._options.max_seconds, end)
+        timer = threading.Timer(WALL_SECONDS * self._options.max_seconds, end)
         timer.start()
         try:
             pickle.dump((data, boxes), process.stdin)

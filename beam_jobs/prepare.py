@@ -19,11 +19,12 @@ from beam_jobs import files
 from beam_jobs.checksum import ChecksumReader, RunningChecksum
 from beam_jobs.errors import BuildError
 from beam_jobs.image import HEIF_VERSION, ImageOptions, StoredImage, store_image
-from beam_jobs.image_process import ImageProcess
+from beam_jobs.image_process import WALL_SECONDS, ImageProcess
+from beam_jobs.image_watchdog import ImageWatchdog
 from beam_jobs.prepared import BEGUN, SIDECAR, PreparedChunk, Rejected, chunk_path, records_path
 from beam_jobs.references import LOCATION, References, encode_values, hash_words
 from beam_jobs.rejection import Reason, RejectionError
-from beam_jobs.row import Row
+from beam_jobs.row import Box, Row
 from beam_jobs.source_version import MISSING, UNKNOWN, are_current, source_versions
 from schemas import __version__
 from schemas.example import encode_example
@@ -68,8 +69,14 @@ class ChunkPreparer:
         files.write(begun, b"without the .npz file beside it, this chunk was not finished\n")
         rows = list(unique_rows(lines))
         versions = source_versions(row.uri for row in rows if row.uri)  # before they are read
-        with files.create(records) as output, ImageProcess(self.image) as process:
-            writer = _ChunkWriter(self, number, digest, versions, process=process, apart=died)
+        with (
+            files.create(records) as output,
+            ImageProcess(self.image) as process,
+            ImageWatchdog(WALL_SECONDS * self.image.max_seconds) as watchdog,
+        ):
+            writer = _ChunkWriter(
+                self, number, digest, versions, process=process, watchdog=watchdog, apart=died
+            )
             for row in rows:
                 output.write(writer.record(row))
         chunk = writer.finish()
@@ -126,10 +133,12 @@ class _ChunkWriter:
         source_versions: dict[str, str],
         *,
         process: ImageProcess,
+        watchdog: ImageWatchdog,
         apart: bool,
     ) -> None:
         self._preparer = preparer
         self._process = process
+        self._watchdog = watchdog
         self._apart = apart
         self._features = staged_features(preparer.labels)
         self._number = number
@@ -212,10 +221,9 @@ class _ChunkWriter:
     def _stored(self, data: bytes, row: Row) -> StoredImage:
         try:
             if self._apart:
-                return self._process.store_image(data, row.boxes)
-            return store_image(
-                data, row.boxes, self._preparer.image, large=self._process.store_image
-            )
+                return self._store_apart(data, row.boxes)
+            self._watchdog.begin(f"{row.uri} (id {row.id!r})")
+            return store_image(data, row.boxes, self._preparer.image, large=self._store_apart)
         except (RejectionError, BuildError):
             raise
         except MemoryError as error:  # a lack of memory is not the image's fault
@@ -226,6 +234,12 @@ class _ChunkWriter:
             ) from error
         except Exception as error:  # one image in ten million must not end the job
             raise RejectionError(Reason.FAILED, f"preparing failed: {error!r}") from error
+        finally:
+            self._watchdog.end()
+
+    def _store_apart(self, data: bytes, boxes: Sequence[Box]) -> StoredImage:
+        self._watchdog.end()  # the process has limits of its own
+        return self._process.store_image(data, boxes)
 
     def finish(self) -> PreparedChunk:
         references = make_references(

@@ -128,7 +128,7 @@ def check_rejections(
         raise BuildError(
             f"{rejected:,} of {inputs:,} inputs are bad, more than --max-bad-fraction "
             f"{max_bad_fraction:g} allows; nothing was published:{listing}\n"
-            "Mend the inputs, or raise the limit to send them to quarantine."
+            "Fix the inputs, or raise the limit to send them to quarantine."
         )
     if rejected == inputs:
         raise BuildError(f"all {inputs:,} inputs are bad; nothing was published:{listing}")

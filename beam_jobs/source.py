@@ -122,7 +122,7 @@ class Source:
                 place = f"{table.path}, line {start}"
                 if reader.line_num > start:  # an open quote has swallowed other rows
                     raise BuildError(
-                        f"{place}: {error}, up to line {reader.line_num}: mend the quotes"
+                        f"{place}: {error}, up to line {reader.line_num}: fix the quotes"
                     ) from error
                 yield rejected_row(place, Reason.BAD_ROW, f"{place}: {error}")
                 continue

@@ -162,7 +162,7 @@ def test_the_image_is_refused_and_the_next_prepared(
 def test_a_decoder_that_waits_for_ever_is_ended(
     process: ImageProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(image_process, "_WALL_SECONDS", 1)
+    monkeypatch.setattr(image_process, "WALL_SECONDS", 1)
     with pytest.raises(RejectionError) as caught:
         process.store_image(png(SLEEPS), [])
     assert caught.value.reason == Reason.TOO_SLOW
@@ -200,27 +200,29 @@ def test_only_large_images_are_prepared_apart(process: ImageProcess) -> None:
     assert caught.value.reason == Reason.KILLED_WORKER
 
 
+@pytest.mark.parametrize(("width", "reason"), [(KILLED, "killed_worker"), (STALLS, "too_slow")])
 @pytest.mark.usefixtures("faulty_decoder")
-def test_a_build_survives_an_image_that_kills_its_worker(
-    tmp_path: Path, build: Callable[..., int]
+def test_a_build_survives_an_image_that_ends_its_worker(
+    tmp_path: Path, build: Callable[..., int], width: int, reason: str
 ) -> None:
     """The first run dies, the second names the image and has all the others."""
     table = write_receipts(tmp_path / "in", {"a": 9, "b": 4})
     sound, output = tmp_path / "sound", tmp_path / "out"
-    options = ("--shards=2", "--max-bad-fraction=0.1")
+    options = ("--shards=2", "--max-bad-fraction=0.1", "--max-image-seconds=1")
     assert build(table, sound, *options) == 0
-    (tmp_path / "in" / "killer.png").write_bytes(png(KILLED))
+    (tmp_path / "in" / "killer.png").write_bytes(png(width))
     with table.open("a") as file:
         file.write(json.dumps({"id": "killer", "image": "killer.png", "layout": "a"}) + "\n")
     command = [sys.executable, "-m", "beam_jobs.build", "--input", str(table), "--workers=1"]
     command += ["--output", str(output), "--quiet", *options]
     first, second = (subprocess.run(command, capture_output=True, text=True) for _ in range(2))
-    assert first.returncode == -signal.SIGKILL
+    assert first.returncode == (-signal.SIGKILL if width == KILLED else 1)
+    assert ("killer.png (id 'killer') takes more than 10 s" in first.stderr) == (width == STALLS)
     assert second.returncode == 0, second.stderr
-    assert "quarantined  1: killed_worker 1" in second.stdout
+    assert f"quarantined  1: {reason} 1" in second.stdout
     counts = Manifest.from_json((output / "manifest.json").read_text()).counts
     assert (counts.inputs, counts.written) == (14, 13)
-    assert counts.quarantined == {"killed_worker": 1}
+    assert counts.quarantined == {reason: 1}
     built, expected = contents(output), contents(sound)
     [listed] = [data for name, data in built.items() if "rejected.jsonl" in name]
     assert json.loads(listed)["id"] == "killer"
