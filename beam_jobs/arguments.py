@@ -6,13 +6,13 @@ from typing import Any, Literal
 
 from apache_beam.io.filesystems import FileSystems
 
-from beam_jobs import files
-from beam_jobs.decompress import compression
-from beam_jobs.image import ImageOptions
+from beam_jobs.images.image import ImageOptions
 from beam_jobs.options import BuildOptions
-from beam_jobs.source import COLUMNS, INPUT_FORMATS, InputFormat, Source
-from beam_jobs.splits import parse_fractions
-from beam_jobs.tables import has_pattern_folder
+from beam_jobs.sharding.splits import parse_fractions
+from beam_jobs.sources.decompress import compression
+from beam_jobs.sources.source import COLUMNS, INPUT_FORMATS, InputFormat, Source
+from beam_jobs.sources.tables import has_pattern_folder
+from beam_jobs.storage import files
 from schemas.receipt import LABEL_TYPES, Label
 
 _EXAMPLES = """\

@@ -14,17 +14,24 @@ import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions, TestOptions
 
-from beam_jobs import arguments, files, progress, report
+from beam_jobs import arguments
 from beam_jobs.errors import BuildError, failure_in
 from beam_jobs.job import INPUTS_NAME, add_build, add_dry_run
 from beam_jobs.options import BuildOptions
-from beam_jobs.output import check_finished, check_foreign, is_published, read_manifest
-from beam_jobs.output_lock import make_folder, output_lock
-from beam_jobs.runner import beam_options, choose_runner, is_local_runner
+from beam_jobs.prepare.staging import (
+    delete_staging,
+    dry_run_directory,
+    remove_if_empty,
+    write_marker,
+)
+from beam_jobs.running import progress, report
+from beam_jobs.running.runner import beam_options, choose_runner, is_local_runner
+from beam_jobs.running.stop_signals import StopSignals
+from beam_jobs.running.thread_failures import ThreadFailures
 from beam_jobs.shard_plan import PLAN_NAME
-from beam_jobs.staging import delete_staging, dry_run_directory, remove_if_empty, write_marker
-from beam_jobs.stop_signals import StopSignals
-from beam_jobs.thread_failures import ThreadFailures
+from beam_jobs.storage import files
+from beam_jobs.writing.output import check_finished, check_foreign, is_published, read_manifest
+from beam_jobs.writing.output_lock import make_folder, output_lock
 
 _ALREADY_PUBLISHED = (
     "published by an earlier run of the same command: --overwrite builds it again, from the inputs "
@@ -66,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             pipeline = beam.Pipeline(runner=runner, options=pipeline_options)
             (add_dry_run if known.dry_run else add_build)(pipeline, options)
             with progress.shown(options, enabled=local and not known.quiet and not known.dry_run):
-                result = pipeline.run()
+                result = pipeline.training.loop()
                 if staged_only:
                     print("the job was staged, not run")
                     return 0

@@ -13,20 +13,14 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsDict, AsList, AsMultiMap, AsSingleton, TaggedOutput
 
-from beam_jobs import files
-from beam_jobs.deal import Plan
-from beam_jobs.deduplicate import FindDuplicates, Pixels
 from beam_jobs.errors import BuildError
-from beam_jobs.histogram import Histogram, check_layouts
 from beam_jobs.options import BuildOptions
-from beam_jobs.output import check_finished, check_foreign
-from beam_jobs.prepare import ChunkPreparer
-from beam_jobs.publish import ChunkSummary, Publisher
-from beam_jobs.references import ORDERED_LOCATION, References
-from beam_jobs.rehearse import ChunkRehearser
-from beam_jobs.repeated_ids import check_ids, sum_repeats
-from beam_jobs.row import Row
-from beam_jobs.row_file import Range, RowFile, WriteRows, read_chunks
+from beam_jobs.prepare.dry_run import ChunkRehearser
+from beam_jobs.prepare.preparer import ChunkPreparer
+from beam_jobs.prepare.references import ORDERED_LOCATION, References
+from beam_jobs.prepare.repeated_ids import check_ids, sum_repeats
+from beam_jobs.prepare.row_file import RowFile, WriteRows, read_chunks
+from beam_jobs.prepare.staging import write_marker
 from beam_jobs.shard_plan import (
     ShardKey,
     check_rejections,
@@ -35,8 +29,15 @@ from beam_jobs.shard_plan import (
     every_shard,
     plan_shards,
 )
-from beam_jobs.staging import write_marker
-from beam_jobs.write import (
+from beam_jobs.sharding.deal import Plan
+from beam_jobs.sharding.duplicates import FindDuplicates, Pixels
+from beam_jobs.sharding.histograms import Histogram, check_layouts
+from beam_jobs.sources.row import Row
+from beam_jobs.storage import files
+from beam_jobs.storage.files import ByteRange
+from beam_jobs.writing.output import check_finished, check_foreign
+from beam_jobs.writing.publish import ChunkSummary, Publisher
+from beam_jobs.writing.shards import (
     ShardWriter,
     Vocabularies,
     WriteDuplicates,
@@ -138,7 +139,7 @@ def add_dry_run(pipeline: beam.Pipeline, options: BuildOptions) -> None:
 
 def _read(
     pipeline: beam.Pipeline, options: BuildOptions, *, dry_run: bool = False
-) -> tuple[beam.PCollection[tuple[int, Iterable[Range]]], AsSingleton]:
+) -> tuple[beam.PCollection[tuple[int, Iterable[ByteRange]]], AsSingleton]:
     """Where the rows of each group of chunks lie, and how many rows there are."""
     path = files.join(options.staging, INPUTS_NAME)
     where = options.source.path
@@ -183,8 +184,8 @@ def _read(
     )
     return (
         row_files
-        | "IntoGroups" >> beam.FlatMap(RowFile.ranges, inputs=inputs)  # (group, Range)
-        | "ByGroup" >> beam.GroupByKey()  # (group, Iterable[Range])
+        | "IntoGroups" >> beam.FlatMap(RowFile.ranges, inputs=inputs)  # (group, ByteRange)
+        | "ByGroup" >> beam.GroupByKey()  # (group, Iterable[ByteRange])
     ), inputs
 
 
@@ -199,7 +200,7 @@ def _prepare(
 ) -> beam.PTransform:
     """(group, ranges) to (group, path of its References) and, tagged, what else is known of it."""
 
-    def prepare(group: tuple[int, Iterable[Range]], inputs: int) -> Iterator[Any]:
+    def prepare(group: tuple[int, Iterable[ByteRange]], inputs: int) -> Iterator[Any]:
         number, ranges = group
         rows = read_chunks(number, ranges, inputs)
         if not rows:

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from beam_jobs import files
-from beam_jobs.image import ImageOptions
-from beam_jobs.source import Source
-from beam_jobs.splits import check_fractions
-from beam_jobs.staging import STAGING, finished_directory
+from beam_jobs.images.image import ImageOptions
+from beam_jobs.prepare.staging import STAGING, finished_directory
+from beam_jobs.sharding.splits import check_fractions
+from beam_jobs.sources.source import Source
+from beam_jobs.storage import files
 from schemas.receipt import receipt_features
 
 
@@ -82,7 +82,7 @@ class BuildOptions:
 
     @property
     def staging(self) -> str:
-        """Path of the directory of unfinished work, see `beam_jobs.staging`."""
+        """Path of the directory of unfinished work, see `beam_jobs.prepare.staging`."""
         return files.join(self.output, STAGING)
 
     @property

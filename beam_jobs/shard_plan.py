@@ -8,20 +8,20 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsDict, AsList, AsSingleton, TaggedOutput
 
-from beam_jobs import files
-from beam_jobs.deal import BlockStarts, Census, Plan, assign, make_plan
 from beam_jobs.errors import TRY_AGAIN, BuildError
 from beam_jobs.options import BuildOptions
-from beam_jobs.prepared import Rejected
-from beam_jobs.references import References
-from beam_jobs.row_file import Range
-from beam_jobs.write import Vocabularies
+from beam_jobs.prepare.prepared_chunk import Rejected
+from beam_jobs.prepare.references import References
+from beam_jobs.sharding.deal import BlockStarts, Census, Plan, assign, make_plan
+from beam_jobs.storage import files
+from beam_jobs.storage.files import ByteRange
+from beam_jobs.writing.shards import Vocabularies
 from schemas.receipt import LAYOUT
 
 PLAN_NAME = "plan.json"
 STARTS_NAME = "starts"
 ShardKey = tuple[int, int]  # split, number
-Starts = Mapping[int, Range]  # group to where its BlockStarts lie
+Starts = Mapping[int, ByteRange]  # group to where its BlockStarts lie
 
 
 def plan_shards(

@@ -11,14 +11,14 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 from tqdm import tqdm
 
-from beam_jobs import files
 from beam_jobs.errors import BuildError
-from beam_jobs.exclude import excluded_record, read_excluded, write_excluded
-from beam_jobs.output import read_manifest
-from beam_jobs.runner import beam_options
-from beam_jobs.verify_files import check_files, check_names
-from beam_jobs.verify_shard import Fault, ShardCheck
-from beam_jobs.verify_workers import check_shards
+from beam_jobs.running.runner import beam_options
+from beam_jobs.storage import files
+from beam_jobs.verification.exclude import excluded_record, read_excluded, write_excluded
+from beam_jobs.verification.shard import Fault, ShardCheck
+from beam_jobs.verification.side_files import check_files, check_names
+from beam_jobs.verification.workers import check_shards
+from beam_jobs.writing.output import read_manifest
 from schemas.excluded import Excluded
 from schemas.manifest import COMPLETED, EXCLUDED, MANIFEST, Manifest, check_completed
 from schemas.receipt import LAYOUT

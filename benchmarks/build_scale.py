@@ -17,16 +17,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.chunk import chunk_count, group_count
-from beam_jobs.deal import BlockStarts, Census, Plan, assign, make_plan
-from beam_jobs.histogram import check_layouts
-from beam_jobs.publish import ChunkSummary, Publisher, _check_deal
-from beam_jobs.report import plan_summary
+from beam_jobs.prepare.chunks import chunk_count, group_count
+from beam_jobs.running.report import plan_summary
+from beam_jobs.sharding.deal import BlockStarts, Census, Plan, assign, make_plan
+from beam_jobs.sharding.histograms import check_layouts
+from beam_jobs.verification.shard import ShardCheck, share_faults
 from beam_jobs.verify import Totals
-from beam_jobs.verify_shard import ShardCheck, share_faults
-from beam_jobs.write import WrittenShard
+from beam_jobs.writing.publish import ChunkSummary, Publisher, _check_deal
+from beam_jobs.writing.shards import WrittenShard
+from benchmarks.harness.timing import in_new_process
 from benchmarks.plan_scale import peak_mb
-from benchmarks.timing import in_new_process
 from schemas.manifest import Counts, Manifest, Shard, Split, index_name, shard_name
 from schemas.receipt import LAYOUT, receipt_features
 from schemas.statistics import FeatureSummary, RecordSummary

@@ -24,7 +24,7 @@ from pathlib import Path
 import PIL
 from PIL import Image, ImageOps
 
-from benchmarks.timing import PeakMemory
+from benchmarks.harness.timing import PeakMemory
 
 QUALITY = 90
 ORIENTATION = 0x0112  # of EXIF
@@ -174,7 +174,7 @@ def run_build(table: Path, output: Path, *, workers: int, max_side: int) -> None
 def run_empty_job(workers: int) -> None:
     """What Beam takes to start its workers and to stop them."""
     subprocess.run(
-        [sys.executable, "-m", "benchmarks.empty_job", str(workers)],
+        [sys.executable, "-m", "benchmarks.harness.empty_job", str(workers)],
         check=True,
         stderr=subprocess.DEVNULL,
     )

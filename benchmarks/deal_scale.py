@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.build_throughput import measured
-from benchmarks.long_tail import long_tail
+from benchmarks.harness.long_tail import long_tail
 
 
 def main(argv: Sequence[str] | None = None) -> int:

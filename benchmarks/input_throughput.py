@@ -20,13 +20,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.input_options import add_input_options, add_measuring_options, training_run
+from benchmarks.harness.contenders import SHUFFLE_BUFFER, Training
+from benchmarks.harness.input_options import add_input_options, add_measuring_options, training_run
+from benchmarks.harness.timing import Contender, Effort, Result, by_turns, machine, table, to_json
 from benchmarks.peers.output import Output
 from benchmarks.peers.registry import PEERS
 from benchmarks.peers.stored import read_manifest, storage
-from benchmarks.pipelines import SHUFFLE_BUFFER, Training
-from benchmarks.timing import Contender, Effort, Result, by_turns, machine, table, to_json
-from pipeline.info import load_info
+from pipeline.records.info import load_info
 
 SWEEPS = (
     *("batch-size", "parallel-reads", "parallel-decodes", "run-length", "channels", "size"),
@@ -196,7 +196,9 @@ def from_allocator(contender: Contender, name: str) -> Contender:
 
 
 def _contender(run: Training, stage: str = "device") -> Contender:
-    return Contender(function="benchmarks.pipelines:training", options={"run": run, "stage": stage})
+    return Contender(
+        function="benchmarks.harness.contenders:training", options={"run": run, "stage": stage}
+    )
 
 
 def _as_many_images(effort: Effort, run: Training) -> Effort:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.long_tail import long_tail
+from benchmarks.harness.long_tail import long_tail
 from schemas.index import RecordIndex
 from schemas.manifest import (
     COMPLETED,
@@ -72,8 +72,8 @@ def measure(folder: str) -> dict[str, float]:
     """Seconds of each stage and megabytes of the whole process, on one core."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    from pipeline.deck import make_plan
-    from pipeline.elements import Elements
+    from pipeline.input.input_pipeline import Elements
+    from pipeline.records.table import make_plan
 
     before_mb = peak_mb()
     times = [time.perf_counter()]

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.input_options import add_input_options, add_measuring_options, training_run
-from benchmarks.timing import Contender, Effort, Round, by_turns, machine, table, to_json
+from benchmarks.harness.input_options import add_input_options, add_measuring_options, training_run
+from benchmarks.harness.timing import Contender, Effort, Round, by_turns, machine, table, to_json
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,7 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     contenders = {
         f"{step:,}": Contender(
-            function="benchmarks.pipelines:training", options={"run": replace(run, start_step=step)}
+            function="benchmarks.harness.contenders:training",
+            options={"run": replace(run, start_step=step)},
         )
         for step in (0, *known.steps)
     }

@@ -16,11 +16,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from benchmarks import timing
-from benchmarks.input_options import add_input_options, add_measuring_options, training_run
-from benchmarks.pipelines import Training, distributed
-from benchmarks.timing import Contender, Effort, Result, by_turns, machine, table, to_json
-from pipeline import strategies
+from benchmarks.harness import timing
+from benchmarks.harness.contenders import Training, distributed
+from benchmarks.harness.input_options import add_input_options, add_measuring_options, training_run
+from benchmarks.harness.timing import Contender, Effort, Result, by_turns, machine, table, to_json
+from pipeline.distribution import strategies
 
 STAGES = {
     "read": "reading",
@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     stages = {
         stage: Contender(
-            function="benchmarks.pipelines:training", options={"run": run, "stage": stage}
+            function="benchmarks.harness.contenders:training", options={"run": run, "stage": stage}
         )
         for stage in STAGES
     }

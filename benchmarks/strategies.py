@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.addresses import free_addresses
-from benchmarks.timing import machine, table, to_json
+from benchmarks.harness.addresses import free_addresses
+from benchmarks.harness.timing import machine, table, to_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,13 @@ def run(setup: Setup, arguments: Sequence[str]) -> None:
     Raises:
       SystemExit: one of them failed.
     """
-    command = [sys.executable, "-m", "benchmarks.logical_train", str(setup.cpus), *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.harness.logical_train",
+        str(setup.cpus),
+        *arguments,
+    ]
     command.append(f"--strategy={setup.strategy}")
     tasks = setup.tasks or {}
     addresses = iter(free_addresses(sum(tasks.values())))

@@ -10,9 +10,9 @@ import keras
 
 from pipeline.config import InputConfig
 from pipeline.dataset import make_distributed_dataset, make_evaluation_dataset
-from pipeline.info import load_info
-from pipeline.keras_fit import EpochCheckpoints, MultiWorkerModel
-from pipeline.strategies import make_strategy
+from pipeline.distribution.strategies import make_strategy
+from pipeline.records.info import load_info
+from pipeline.training.keras_fit import EpochCheckpoints, MultiWorkerModel
 
 CONFIG = InputConfig(height=64, width=64, channels=1, sample_weights=True)
 

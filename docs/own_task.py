@@ -1,4 +1,4 @@
-"""A task of one's own: reads the total off a receipt. See `pipeline.task.Task`."""
+"""A task of one's own: reads the total off a receipt. See `pipeline.tasks.base.Task`."""
 
 import dataclasses
 

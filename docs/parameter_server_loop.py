@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from pipeline.config import InputConfig
 from pipeline.dataset import make_distributed_dataset
-from pipeline.info import load_info
+from pipeline.records.info import load_info
 
 CONFIG = InputConfig(height=32, width=32, channels=1)
 GLOBAL_BATCH_SIZE = 16

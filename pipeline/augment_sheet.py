@@ -16,14 +16,14 @@ matplotlib.use("Agg")
 import tensorflow as tf
 from matplotlib import pyplot
 
-from pipeline.augment import Op, augment
+from pipeline.augmentation.chain import Op, augment
+from pipeline.augmentation.corruption import Blur, Erase, JpegArtefacts, Noise
+from pipeline.augmentation.geometric import Crop, Perspective, Rotate, Scale, Shear
+from pipeline.augmentation.photometric import Brightness, Contrast, Gamma, Light, Shadow
+from pipeline.augmentation.stateless_random import derive
 from pipeline.config import InputConfig
 from pipeline.dataset import make_dataset
-from pipeline.degradation import Blur, Erase, JpegArtefacts, Noise
-from pipeline.draws import derive
-from pipeline.geometry import Crop, Perspective, Rotate, Scale, Shear
-from pipeline.photometry import Brightness, Contrast, Gamma, Light, Shadow
-from pipeline.pictures import show_receipt
+from pipeline.plots.pictures import show_receipt
 
 _GEOMETRIC: tuple[Op, ...] = (Rotate(), Shear(), Scale(), Perspective(), Crop())
 _PHOTOMETRIC: tuple[Op, ...] = (

@@ -66,8 +66,8 @@ class Reading:
 class RandomCrop:
     """Training sees a random window of each stored image; what lies outside is not even decoded.
 
-    Unlike `pipeline.geometry.Crop`, the window has the resolution of the stored image, and height
-    and width of their own. It begins at a multiple of 8 pixels.
+    Unlike `augmentation.Crop`, the window has the resolution of the stored image, and height and
+    width of their own. It begins at a multiple of 8 pixels.
 
     Attributes:
       min_side: least height and width of the window, as a fraction of the image's.
@@ -104,10 +104,10 @@ class InputConfig:
         batch, whose rows lie in another order), "seed" (of the example), the names of declared
         labels, and `NAME_id` for categories.
       max_boxes: rows of "boxes" and "text"; further boxes are left out.
-      augmentations: operations of `pipeline.augment`, or any callables like them, run in batches;
-        one with Python's `if` or `while` over tensors needs the decorator `tf.function`.
+      augmentations: operations of `pipeline.augmentation`, or any callables like them, run in
+        batches; one with Python's `if` or `while` over tensors needs the decorator `tf.function`.
       placement: augmentations run in the input pipeline ("host"), or are left to the training
-        step ("device"), which calls `pipeline.augment.augment` on the features.
+        step ("device"), which calls `pipeline.augmentation.chain.augment` on the features.
       balance: how often records of each layout come.
       reading: how records are read.
       parallel_decodes: images decoded or cropped at a time; with no more than a batch, the next

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from pipeline.config import InputConfig
-from pipeline.deck import check_batch_size
-from pipeline.elements import Elements
-from pipeline.schedule import Slice
+from pipeline.input.index_dataset import Slice
+from pipeline.input.input_pipeline import Elements
+from pipeline.records.table import check_batch_size
 
 DataDir = str | os.PathLike[str] | None
 
@@ -30,7 +30,7 @@ def make_dataset(
     replica's slice of it. Equal arguments give equal batches, whatever the number of pipelines.
     Rows of a slice lie in an order that keeps its halves, quarters, eighths, … within one record
     of their share, too. Other parts of it are fair on average over steps, see
-    `pipeline.batch_order.slice_rows`.
+    `pipeline.sampling.batch_order.slice_rows`.
 
     Args:
       data_dir: dataset directory; None for the one that TILLROLL_DATA_DIR names.
@@ -67,8 +67,8 @@ def make_distributed_dataset(
 ) -> tf.distribute.DistributedDataset:
     """`make_dataset` for a strategy: each of its input pipelines makes its slice of each batch.
 
-    Train with explicit `steps_per_epoch`: the dataset is infinite. Keras' `fit` needs a
-    `pipeline.keras_fit.MultiWorkerModel` under MultiWorkerMirroredStrategy, and does not support
+    Train with explicit `steps_per_epoch`: the dataset is infinite. Keras' `fit` needs
+    `training.keras_fit.MultiWorkerModel` under MultiWorkerMirroredStrategy, and does not support
     ParameterServerStrategy. TPUs take no strings: leave "id" and "text" out of the features, or set
     `experimental_fetch_to_device=False`.
 

@@ -20,9 +20,9 @@ from matplotlib import pyplot
 
 from pipeline.config import InputConfig
 from pipeline.dataset import make_dataset, make_distributed_dataset
-from pipeline.info import DatasetInfo, load_info
-from pipeline.pictures import show_receipt
-from pipeline.strategies import keep_host_memory, make_logical_cpus
+from pipeline.distribution.strategies import keep_host_memory, make_logical_cpus
+from pipeline.plots.pictures import show_receipt
+from pipeline.records.info import DatasetInfo, load_info
 
 _SIZE = 128
 

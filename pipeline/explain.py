@@ -10,9 +10,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is impor
 import numpy as np
 
 from pipeline.config import Balance, InputConfig, Reading
-from pipeline.deck import Deck, check_batch_size, make_deck, make_plan, read_index
-from pipeline.info import DatasetInfo, add_data_dir, load_info
-from pipeline.plan import SHARE, Plan
+from pipeline.records.info import DatasetInfo, add_data_dir, load_info
+from pipeline.records.table import Deck, check_batch_size, make_deck, make_plan, read_index
+from pipeline.sampling.plan import SHARE, Plan
 
 _SHOWN = 4  # of the commonest, and of the rarest
 _ROWS_COUNTED = 1 << 18

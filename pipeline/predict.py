@@ -22,9 +22,9 @@ import tensorflow as tf
 
 from pipeline.config import InputConfig
 from pipeline.dataset import make_evaluation_dataset
-from pipeline.export import DESCRIPTION, IMAGES
-from pipeline.info import add_data_dir, load_info, read_file
-from pipeline.strategies import keep_host_memory
+from pipeline.distribution.strategies import keep_host_memory
+from pipeline.records.info import add_data_dir, load_info, read_file
+from pipeline.serving.saved_model import DESCRIPTION, IMAGES
 
 _Array = npt.NDArray[Any]
 
@@ -71,7 +71,7 @@ def predict(
     """Writes the predictions of each record of a split once; returns how many there are.
 
     Args:
-      model: directory that `pipeline.export.export` wrote.
+      model: directory that `pipeline.serving.saved_model.export` wrote.
       data_dir: dataset directory, the one the model was trained on or another; None for the one
         that TILLROLL_DATA_DIR names.
       split: split to read.
@@ -123,7 +123,7 @@ def _description(directory: str) -> dict[str, Any]:
     if not tf.io.gfile.exists(path):
         raise FileNotFoundError(
             f"{directory} holds no exported model (no file {DESCRIPTION}): check the path, or "
-            "write it with pipeline.export.export"
+            "write it with pipeline.serving.saved_model.export"
         )
     return json.loads(read_file(path))
 

@@ -10,7 +10,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.stop_request import StopRequest, hold_sigterm, release_sigterm
+from pipeline.distribution.stop_request import StopRequest, hold_sigterm, release_sigterm
 
 if __name__ == "__main__":
     hold_sigterm()  # until `main` heeds it: the imports below take seconds, and start threads
@@ -20,23 +20,28 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is impor
 import tensorflow as tf
 from tqdm import tqdm
 
+from pipeline.augmentation.presets import AUGMENTATIONS
 from pipeline.config import InputConfig
-from pipeline.disk_full import is_disk_full
-from pipeline.info import add_data_dir, load_info
-from pipeline.non_finite import NonFiniteError
-from pipeline.presets import AUGMENTATIONS
-from pipeline.run import STOPPED, Figures, RunOptions, resume, run
-from pipeline.run_folder import RunFolder
-from pipeline.run_lock import RunFolderInUseError
-from pipeline.server import dismiss, serve
-from pipeline.strategies import STRATEGIES, is_chief, make_strategy, parameter_server_cluster
-from pipeline.task import load_task
-from pipeline.train_options import TrainOptions
-from pipeline.trainer import Progress, Trainer
+from pipeline.distribution.server import dismiss, serve
+from pipeline.distribution.strategies import (
+    STRATEGIES,
+    is_chief,
+    make_strategy,
+    parameter_server_cluster,
+)
+from pipeline.records.info import add_data_dir, load_info
+from pipeline.tasks.base import load_task
+from pipeline.training.disk_full import is_disk_full
+from pipeline.training.loop import STOPPED, Figures, RunOptions, resume, run
+from pipeline.training.non_finite import NonFiniteError
+from pipeline.training.options import TrainOptions
+from pipeline.training.run_directory import RunFolder
+from pipeline.training.run_lock import RunFolderInUseError
+from pipeline.training.trainer import Progress, Trainer
 
 FAILED = 1
 _MODEL_PREFIX = "--model."
-_TASK = "pipeline.layout_classifier:LayoutClassifier"
+_TASK = "pipeline.tasks.layout_classifier:LayoutClassifier"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

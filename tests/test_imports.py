@@ -44,11 +44,11 @@ def test_packages_import_only_what_they_may(package: str):
 @pytest.mark.parametrize(
     "module",
     [
-        "beam_jobs.chunk",
-        "beam_jobs.deal",
-        "beam_jobs.splits",
-        "pipeline.batch_order",
-        "pipeline.plan",
+        "beam_jobs.prepare.chunks",
+        "beam_jobs.sharding.deal",
+        "beam_jobs.sharding.splits",
+        "pipeline.sampling.batch_order",
+        "pipeline.sampling.plan",
     ],
 )
 def test_arithmetic_imports_neither_beam_nor_tensorflow(module: str):

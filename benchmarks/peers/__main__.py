@@ -14,7 +14,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.input_options import add_image_options, add_measuring_options
+from benchmarks.harness.input_options import add_image_options, add_measuring_options
+from benchmarks.harness.timing import Contender, Effort, Result, by_turns, machine, table, to_json
 from benchmarks.peers.comparison import (
     comparison_rows,
     draw,
@@ -28,7 +29,6 @@ from benchmarks.peers.readiness import Readiness, made_ready
 from benchmarks.peers.reference import Reference
 from benchmarks.peers.registry import PEERS
 from benchmarks.peers.stored import read_manifest, storage
-from benchmarks.timing import Contender, Effort, Result, by_turns, machine, table, to_json
 from schemas.manifest import Manifest
 
 

@@ -6,9 +6,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness.timing import Result, text
 from benchmarks.peers.readiness import Readiness
 from benchmarks.peers.registry import PEERS
-from benchmarks.timing import Result, text
 
 
 def fastest(results: Mapping[tuple[str, int], Result]) -> dict[str, tuple[int, Result]]:
@@ -78,7 +78,7 @@ def markdown(
       missing: of `missing_lines`.
       about: what was measured, in a sentence.
       command: what measured it.
-      machine: of `benchmarks.timing`.
+      machine: of `benchmarks.harness.timing`.
       packages: of `versions`.
     """
     lines = [

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import timing
+from benchmarks.harness import timing
 from benchmarks.peers.reference import Reference
 from benchmarks.peers.registry import PEERS
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness.contenders import Training, training
 from benchmarks.peers.output import Output
-from benchmarks.pipelines import Training, training
 from pipeline.config import InputConfig
 
 _DATASET = "dataset"

@@ -1,0 +1,1 @@
+"""One image: decoded, turned upright, fitted and encoded, within limits of time and memory."""

@@ -1,0 +1,323 @@
+"""One receipt image: decoded, upright, 8-bit RGB or greyscale, fitted, stored; with Pillow only."""
+
+import io
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import xxhash
+from PIL import Image, UnidentifiedImageError
+
+from beam_jobs.images.boxes import EXIF_TRANSPOSED, relative_boxes
+from beam_jobs.images.color import in_colour
+from beam_jobs.images.decode_limits import check_limits, memory_bytes
+from beam_jobs.images.kept_jpeg import kept_bytes
+from beam_jobs.rejection import Reason, RejectionError
+from beam_jobs.sources.row import Box
+
+try:
+    import pillow_heif
+except ImportError:
+    pillow_heif = None
+else:
+    pillow_heif.register_heif_opener()
+HEIF_VERSION = pillow_heif.__version__ if pillow_heif else None
+
+FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "TIFF", "BMP", "GIF", "HEIF")
+_ORIENTATION = 0x0112
+_ROUNDING = 0.01  # pixels
+_LARGE_BYTES = 512 << 20  # of 38 megapixels, which take longer to decode than a process to start
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageOptions:
+    """How images are prepared; equal options and inputs give equal bytes.
+
+    Attributes:
+      encoding: "jpeg", or "raw" for decoded pixels of one fixed size.
+      max_side: longest side of a stored JPEG in pixels; larger images are scaled down.
+      quality: JPEG quality, 1 to 95.
+      raw_size: (height, width) of raw images in pixels.
+      fit: raw images are fitted into `raw_size` with white padding, or stretched to it.
+      channels: 1 for greyscale, 3 for RGB, None to keep greyscale inputs grey.
+      max_pixels: larger images are rejected before they are decoded.
+      min_side: images with a shorter side, in pixels, are rejected.
+      max_input_bytes: larger files are rejected undecoded.
+      max_memory_bytes: images that may take more memory to prepare are rejected undecoded.
+      max_seconds: processor time for an image that is prepared in a process of its own; a worker
+        that an image holds for ten times as long ends, see `image_watchdog`.
+      box_frame: boxes are given in the pixels "stored" in the file, or "upright", as a viewer
+        that obeys the EXIF orientation shows them.
+    """
+
+    encoding: Literal["jpeg", "raw"] = "jpeg"
+    max_side: int = 1024
+    quality: int = 90
+    raw_size: tuple[int, int] = (256, 256)
+    fit: Literal["pad", "stretch"] = "pad"
+    channels: Literal[1, 3] | None = None
+    max_pixels: int = 100_000_000
+    min_side: int = 16
+    max_input_bytes: int = 256 << 20
+    max_memory_bytes: int = 2 << 30
+    max_seconds: int = 60
+    box_frame: Literal["stored", "upright"] = "stored"
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("max_side", 16, 65_500),
+            ("quality", 1, 95),
+            ("max_pixels", 1, 2**31),
+            ("min_side", 1, 65_500),
+            ("max_input_bytes", 1, 2**30),
+            ("max_memory_bytes", 2**20, 2**40),
+            ("max_seconds", 1, 86_400),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise ValueError(f"{name} must be {low} to {high}, got {value}")
+        if not all(16 <= side <= 16_384 for side in self.raw_size):
+            raise ValueError(f"raw_size must be sides of 16 to 16384 pixels, got {self.raw_size}")
+        if self.encoding == "raw" and self.channels is None:
+            raise ValueError("raw images need one fixed size: set channels to 1 or 3")
+
+    @property
+    def typical_bytes(self) -> int:
+        """About what a stored image takes, for plans made before any is read."""
+        if self.encoding == "raw":
+            return self.raw_size[0] * self.raw_size[1] * (self.channels or 3)
+        return self.max_side * self.max_side // 10  # receipts at quality 90: 0.8 bits a pixel
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredImage:
+    """What a record holds of an image; `boxes` are 0…1 of the stored width and height.
+
+    `pixels` is the image as decoded and upright, before it was fitted, None where it was prepared
+    in another process; `full_size` its width and height had it not been decoded at a reduced scale.
+    `pixels_hash` has 128 bits, equal for duplicates: of the full size and the pixels.
+    """
+
+    encoded: bytes
+    format: str
+    height: int
+    width: int
+    channels: int
+    boxes: tuple[Box, ...]
+    clipped_boxes: int
+    pixels: Image.Image | None
+    pixels_hash: int
+    full_size: tuple[int, int]
+
+
+class _Hasher(io.BytesIO):
+    """A file that keeps nothing of what is written but its hash; SHA-256 takes 20 times as long."""
+
+    def __init__(self, begin: bytes) -> None:
+        super().__init__()
+        self.digest = xxhash.xxh3_128(begin)
+
+    def write(self, data: Any) -> int:
+        self.digest.update(data)
+        return len(data)
+
+
+def without_pixels(stored: StoredImage) -> StoredImage:
+    """What a record needs of an image, to be sent to another process."""
+    return replace(stored, pixels=None)
+
+
+def store_image(
+    data: bytes,
+    boxes: Sequence[Box],
+    options: ImageOptions,
+    *,
+    large: Callable[[bytes, Sequence[Box]], StoredImage] | None = None,
+) -> StoredImage:
+    """Turns an image file and its boxes into what the record holds.
+
+    Args:
+      data: the image file.
+      boxes: text lines in pixels, in the frame `options.box_frame`.
+      options: how images are prepared.
+      large: prepares an image that needs much memory, instead of this process.
+
+    Raises:
+      RejectionError: the file is no acceptable image, or a box has no area inside it.
+    """
+    image = _open(data, options)
+    if large and memory_bytes(image) > _LARGE_BYTES:
+        return large(data, boxes)
+    file_format = image.format
+    orientation = _orientation(image)
+    file_size = image.size
+    # Pillow turns a TIFF itself as it loads it, and gives its size as turned.
+    turned_by_pillow = file_format == "TIFF"
+    if turned_by_pillow and orientation in EXIF_TRANSPOSED:
+        file_size = file_size[::-1]
+    relative, clipped = relative_boxes(boxes, file_size, orientation, options.box_frame)
+    profile = image.info.get("icc_profile")
+    original_mode = image.mode
+    if options.encoding == "jpeg" and file_format == "JPEG":
+        # Scaled decoding is cheaper and leaves at least max_side for the final resampling; the
+        # luma channel alone is cheaper still.
+        scale = min(1, options.max_side / max(file_size))
+        image.draft(
+            "L" if options.channels == 1 else None,
+            (max(1, round(file_size[0] * scale)), max(1, round(file_size[1] * scale))),
+        )
+    _load(image, data)
+    converted = in_colour(image, options.channels, profile)
+    untouched = (
+        file_format == "JPEG"
+        and orientation == 1
+        and converted is image
+        and image.mode == original_mode
+    )
+    del image  # and its memory, before there is a third copy
+    pixels = _upright(converted, 1 if turned_by_pillow else orientation)
+    del converted
+    full_size = file_size[::-1] if orientation in EXIF_TRANSPOSED else file_size
+    if options.encoding == "raw":
+        fitted, relative = _fit_raw(pixels, relative, options)
+        encoded, stored_format = fitted.tobytes(), "raw"
+    else:
+        fitted = _within(pixels, full_size, options.max_side)
+        kept = kept_bytes(data) if untouched and fitted.size == file_size else None
+        encoded = kept or _jpeg(fitted, options.quality)
+        stored_format = "jpeg"
+    return StoredImage(
+        encoded=encoded,
+        format=stored_format,
+        height=fitted.height,
+        width=fitted.width,
+        channels=len(fitted.getbands()),
+        boxes=relative,
+        clipped_boxes=clipped,
+        pixels=pixels,
+        pixels_hash=_pixels_hash(pixels, full_size),
+        full_size=full_size,
+    )
+
+
+def _pixels_hash(pixels: Image.Image, full_size: tuple[int, int]) -> int:
+    hasher = _Hasher(str(full_size).encode())
+    pixels.save(hasher, "PPM")  # piece by piece: joined first, it takes six times as long
+    return hasher.digest.intdigest()
+
+
+def _open(data: bytes, options: ImageOptions) -> Image.Image:
+    if not data:
+        raise RejectionError(Reason.FILE_EMPTY, "the file is empty")
+    Image.MAX_IMAGE_PIXELS = None  # max_pixels below is the limit, checked before decoding
+    try:
+        image = Image.open(io.BytesIO(data))
+    except UnidentifiedImageError:
+        message = f"no image format known to Pillow; starts with {data[:8]!r}"
+        if data[4:8] == b"ftyp" and pillow_heif is None:
+            message += ": for HEIC, install tillroll[heic] wherever the job's workers run"
+        raise RejectionError(Reason.NOT_AN_IMAGE, message) from None
+    except Exception as error:  # a broken header can raise almost anything in a Pillow plugin
+        raise _undecodable(error, "the image's header is broken") from error
+    if image.format not in FORMATS:
+        raise RejectionError(
+            Reason.UNSUPPORTED_FORMAT,
+            f"format {image.format} is not accepted: convert it to one of {', '.join(FORMATS)}",
+        )
+    width, height = image.size
+    if width * height > options.max_pixels:
+        raise RejectionError(
+            Reason.TOO_MANY_PIXELS,
+            f"{width}×{height} pixels are more than the {options.max_pixels} allowed: "
+            "raise --max-pixels if the image is genuine",
+        )
+    if min(width, height) < options.min_side:
+        raise RejectionError(
+            Reason.TOO_SMALL,
+            f"{width}×{height} pixels; the shorter side must be at least {options.min_side}",
+        )
+    check_limits(
+        image, data, max_pixels=options.max_pixels, max_memory_bytes=options.max_memory_bytes
+    )
+    return image
+
+
+def _load(image: Image.Image, data: bytes) -> None:
+    try:
+        image.load()
+        if image.format == "PNG":  # decoding ignores the checksums of the pixels
+            Image.open(io.BytesIO(data)).verify()
+    except Exception as error:  # Pillow's plugins raise OSError, SyntaxError, struct.error, …
+        raise _undecodable(error, "decoding failed") from error
+
+
+def _undecodable(error: Exception, what: str) -> RejectionError:
+    if isinstance(error, MemoryError):
+        raise error  # of this machine, not of the image
+    early = "truncated" in str(error).lower() or isinstance(error, EOFError)
+    return RejectionError(Reason.TRUNCATED if early else Reason.CORRUPT, f"{what}: {error!r}")
+
+
+def _orientation(image: Image.Image) -> int:
+    if image.format == "HEIF":  # its decoder has turned the image already
+        return 1
+    try:
+        value = image.getexif().get(_ORIENTATION, 1)
+    except Exception:  # broken EXIF data must not cost a good image
+        return 1
+    return value if value in range(1, 9) else 1
+
+
+def _upright(image: Image.Image, orientation: int) -> Image.Image:
+    method = {
+        2: Image.Transpose.FLIP_LEFT_RIGHT,
+        3: Image.Transpose.ROTATE_180,
+        4: Image.Transpose.FLIP_TOP_BOTTOM,
+        5: Image.Transpose.TRANSPOSE,
+        6: Image.Transpose.ROTATE_270,
+        7: Image.Transpose.TRANSVERSE,
+        8: Image.Transpose.ROTATE_90,
+    }.get(orientation)
+    return image if method is None else image.transpose(method)
+
+
+def _within(image: Image.Image, full_size: tuple[int, int], max_side: int) -> Image.Image:
+    """Scales down to `max_side`; the size follows from the undecoded image, not from its draft."""
+    scale = max_side / max(full_size)
+    if scale >= 1:
+        return image
+    width, height = (max(1, round(side * scale)) for side in full_size)
+    return image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=2.0)
+
+
+def _fit_raw(
+    image: Image.Image, boxes: tuple[Box, ...], options: ImageOptions
+) -> tuple[Image.Image, tuple[Box, ...]]:
+    height, width = options.raw_size
+    if options.fit == "stretch":
+        return image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=2.0), boxes
+    scale = min(width / image.width, height / image.height)
+    # Rounded up as in `pipeline.input.decode`, but not where only the arithmetic is off.
+    across, down = (max(1, math.ceil(side * scale - _ROUNDING)) for side in image.size)
+    inner = image.resize((min(across, width), min(down, height)), Image.Resampling.LANCZOS)
+    left, top = (width - inner.width) // 2, (height - inner.height) // 2
+    canvas = Image.new(image.mode, (width, height), "white")
+    canvas.paste(inner, (left, top))
+    moved = tuple(
+        (
+            (left + x0 * inner.width) / width,
+            (top + y0 * inner.height) / height,
+            (left + x1 * inner.width) / width,
+            (top + y1 * inner.height) / height,
+            text,
+        )
+        for x0, y0, x1, y1, text in boxes
+    )
+    return canvas, moved
+
+
+def _jpeg(image: Image.Image, quality: int) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=quality)
+    return buffer.getvalue()

@@ -1,0 +1,113 @@
+"""A prepared chunk: its records in one staging file, and what is known of them in another."""
+
+import io
+import json
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_jobs.prepare.references import References
+from beam_jobs.storage import files
+from schemas.manifest import FileChecksum
+from schemas.tfrecord import frame, unframe
+
+SIDECAR = ".npz"
+BEGUN = ".begun"
+
+
+def chunk_path(directory: str, number: int, digest: bytes) -> str:
+    """Path of a chunk's staging files without their suffix; `digest` has 16 bytes."""
+    return files.join(directory, f"{number:07d}-{digest.hex()}")
+
+
+def records_path(directory: str, number: int, digest: bytes) -> str:
+    """Path of the staging file with a chunk's records."""
+    return chunk_path(directory, number, digest) + ".tfrecord"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rejected:
+    """Reference to a rejected input: where its quarantine record lies, and why it is there."""
+
+    word: int  # first word of the id's hash
+    file: str
+    offset: int
+    length: int
+    reason: str
+    id: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedChunk:
+    """What the build knows of one chunk once its images are prepared.
+
+    Attributes:
+      number: the chunk.
+      references: its accepted records, n of them.
+      ids: their ids.
+      pixels: uint64 [n, 2], hash of the upright pixels.
+      truth: uint64 [n], hash of layout, group, labels and boxes.
+      rejected: its rejected inputs.
+      clipped_boxes: boxes that reached beyond their image.
+      records_checksum: that of the file with its records.
+      fingerprint: hex SHA-256 over ids and the XXH3 hashes of source bytes.
+      source_versions: uri to the version of each source file, see `source_version`.
+    """
+
+    number: int
+    references: References
+    ids: tuple[str, ...]
+    pixels: npt.NDArray[np.uint64]
+    truth: npt.NDArray[np.uint64]
+    rejected: tuple[Rejected, ...]
+    clipped_boxes: int
+    records_checksum: FileChecksum
+    fingerprint: str
+    source_versions: dict[str, str]
+
+    @property
+    def inputs(self) -> int:
+        return len(self.references) + len(self.rejected)
+
+    def to_bytes(self) -> bytes:
+        """Contents of the sidecar file: an .npz in the frame of a record, which has checksums."""
+        text = {
+            "number": self.number,
+            "ids": self.ids,
+            "rejected": [vars(each) for each in self.rejected],
+            "clipped_boxes": self.clipped_boxes,
+            "records_checksum": vars(self.records_checksum),
+            "fingerprint": self.fingerprint,
+            "source_versions": self.source_versions,
+        }
+        buffer = io.BytesIO()
+        np.savez(
+            buffer,
+            text=np.frombuffer(json.dumps(text).encode(), np.uint8),
+            pixels=self.pixels,
+            truth=self.truth,
+            references=np.frombuffer(self.references.to_bytes(), np.uint8),
+        )
+        return frame(buffer.getvalue())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Inverse of `to_bytes`.
+
+        Raises:
+          CorruptRecordError: the file is damaged.
+        """
+        with np.load(io.BytesIO(unframe(data, 0)), allow_pickle=False) as arrays:
+            text = json.loads(arrays["text"].tobytes())
+            return cls(
+                references=References.from_bytes(arrays["references"].tobytes()),
+                ids=tuple(text.pop("ids")),
+                pixels=arrays["pixels"],
+                truth=arrays["truth"],
+                rejected=tuple(Rejected(**each) for each in text.pop("rejected")),
+                records_checksum=FileChecksum(**text.pop("records_checksum")),
+                **text,
+            )

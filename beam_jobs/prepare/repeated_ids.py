@@ -1,0 +1,41 @@
+"""Ids that several rows have, counted before an image is read.
+
+All rows with one id belong to one chunk, which one worker holds in memory. A column that is no id,
+such as one with the same value in every row, must therefore end the build early.
+"""
+
+from collections.abc import Iterable
+
+from beam_jobs.errors import BuildError
+from beam_jobs.sources.row import Row
+
+Repeats = tuple[int, bytes]  # rows with an id that a row before has, and one of them as bytes
+NO_REPEATS: Repeats = (0, b"")
+
+
+def sum_repeats(parts: Iterable[Repeats]) -> Repeats:
+    """Sum of the counts, and the last example in the order of bytes."""
+    counts, examples = zip(NO_REPEATS, *parts, strict=True)
+    return sum(counts), max(examples)
+
+
+def check_ids(inputs: int, repeats: Repeats, *, max_bad_fraction: float) -> int:
+    """Returns the number of inputs if their ids tell enough of them apart.
+
+    Args:
+      inputs: number of inputs.
+      repeats: those whose id another input has, as far as they were seen together.
+      max_bad_fraction: the share of inputs that may be rejected.
+
+    Raises:
+      BuildError: more inputs than that will be rejected for their ids.
+    """
+    count, example = repeats
+    if count > max_bad_fraction * inputs:
+        raise BuildError(
+            f"at least {count:,} of {inputs:,} inputs have the id of another input, such as "
+            f"{Row.from_bytes(example).id!r}, more than --max-bad-fraction {max_bad_fraction:g} "
+            "allows; no image was read. Give every receipt its own id, or name the column that "
+            "holds the ids with --columns id=NAME."
+        )
+    return inputs

@@ -1,0 +1,1 @@
+"""Runners, worker processes, signals, progress and the summary."""

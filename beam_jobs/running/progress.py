@@ -1,0 +1,109 @@
+"""A progress bar for a running build, from what has appeared in its staging directory."""
+
+import json
+import posixpath
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from fnmatch import fnmatch
+
+from apache_beam.io.filesystems import FileSystems
+from tqdm import tqdm
+
+from beam_jobs.errors import BuildError
+from beam_jobs.job import INPUTS_NAME
+from beam_jobs.options import BuildOptions
+from beam_jobs.prepare.prepared_chunk import SIDECAR, PreparedChunk
+from beam_jobs.shard_plan import PLAN_NAME
+from beam_jobs.storage import files
+from schemas.tfrecord import CorruptRecordError
+
+_LOCAL_INTERVAL_S, _REMOTE_INTERVAL_S = 0.5, 10.0
+_LOOKING_FRACTION = 0.05  # of the time, at most
+
+
+@contextmanager
+def shown(options: BuildOptions, *, enabled: bool) -> Iterator[None]:
+    """Shows a bar on standard error while the block runs."""
+    if not enabled:
+        yield
+        return
+    done = threading.Event()
+    thread = threading.Thread(target=_watch, args=(options, done), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _watch(options: BuildOptions, done: threading.Event) -> None:
+    local = FileSystems.get_scheme(options.output) is None
+    interval_s = _LOCAL_INTERVAL_S if local else _REMOTE_INTERVAL_S
+    with tqdm(desc="reading the table", unit=" images", dynamic_ncols=True) as bar:
+        watcher = _Watcher(bar, options)
+        pause_s = interval_s
+        while not done.wait(pause_s):
+            started_s = time.monotonic()
+            with suppress(OSError, BuildError):  # a file was moved meanwhile: look again
+                watcher.look()
+            pause_s = _pause_s(interval_s, time.monotonic() - started_s)
+
+
+def _pause_s(interval_s: float, look_s: float) -> float:
+    """Seconds until the next look, from what the last one has taken."""
+    return max(interval_s, look_s * (1 / _LOOKING_FRACTION - 1))
+
+
+class _Watcher:
+    """Brings a bar up to date, and lists a folder only while files come into it."""
+
+    def __init__(self, bar: tqdm, options: BuildOptions) -> None:
+        self._bar = bar
+        self._options = options
+        self._seen: set[str] = set()
+        self._rejected = 0
+        self._shards = 0  # 0: not planned yet
+
+    def look(self) -> None:
+        if self._bar.total is None:
+            self._read_inputs()
+        elif self._bar.n < self._bar.total:
+            self._count_prepared()
+        elif not self._shards:
+            self._read_plan()
+        parts = [f"rejected {self._rejected}"] if self._rejected else []
+        if self._shards:
+            parts.append(f"shards {self._count_finished()}/{self._shards}")
+        self._bar.set_postfix_str(", ".join(parts))
+
+    def _read_inputs(self) -> None:
+        inputs = files.join(self._options.staging, INPUTS_NAME)
+        if files.exists(inputs):
+            self._bar.set_description("preparing")
+            self._bar.reset(total=json.loads(files.read(inputs)))
+
+    def _count_prepared(self) -> None:
+        paths = files.list_below(self._options.prepared_directory)
+        new = sorted({path for path in paths if path.endswith(SIDECAR)} - self._seen)
+        sidecars = files.read_ranges((path, 0, sys.maxsize) for path in new)
+        for path, data in zip(new, sidecars, strict=True):
+            try:
+                chunk = PreparedChunk.from_bytes(data)
+            except CorruptRecordError:
+                continue  # it is being prepared anew
+            self._seen.add(path)
+            self._rejected += len(chunk.rejected)
+            self._bar.update(chunk.inputs)
+
+    def _read_plan(self) -> None:
+        plan = files.join(self._options.staging, PLAN_NAME)
+        if files.exists(plan):
+            self._shards = sum(json.loads(files.read(plan))["shards"])
+
+    def _count_finished(self) -> int:
+        names = map(posixpath.basename, files.list_below(self._options.staged_directory))
+        return sum(fnmatch(name, "receipts-*.index-*") for name in names)

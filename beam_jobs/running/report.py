@@ -1,0 +1,121 @@
+"""The summary that ends a build, and the plan that a dry run shows."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from beam_jobs.sharding import splits
+from beam_jobs.sharding.deal import largest_deviation
+from schemas.manifest import Manifest
+from schemas.receipt import LAYOUT
+
+
+def summary(manifest: Manifest, output: str) -> str:
+    """Where every input went, and how evenly."""
+    counts = manifest.counts
+    size_bytes = sum(
+        shard.size_bytes for split in manifest.splits.values() for shard in split.shards
+    )
+    layout_counts = np.array(
+        [split.category_counts[LAYOUT] for split in manifest.splits.values()], np.int64
+    ).T
+    shards = [len(split.shards) for split in manifest.splits.values()]
+    duplicates = f"{counts.duplicates:,}"
+    if counts.duplicates_with_other_labels:
+        duplicates += f" ({counts.duplicates_with_other_labels:,} with other labels than the kept)"
+    lines = [
+        ("inputs", f"{counts.inputs:,}"),
+        ("written", f"{counts.written:,}"),
+        ("duplicates", duplicates),
+        ("quarantined", _by_reason(counts.quarantined)),
+        ("size", f"{size_bytes / 1e6:,.1f} MB"),
+    ]
+    if counts.clipped_boxes:
+        lines.append(("clipped", f"{counts.clipped_boxes:,} boxes that reached beyond their image"))
+    fractions = manifest.build_options["splits"]
+    lines += _deal_lines(
+        list(manifest.splits), shards, manifest.vocabularies[LAYOUT], layout_counts
+    )
+    return _table(f"{output} is complete", lines) + _warnings(
+        fractions, manifest.vocabularies[LAYOUT], layout_counts
+    )
+
+
+def plan_summary(outline: Mapping[str, Any], fractions: Mapping[str, float], output: str) -> str:
+    """What a build would do, from the plan file of a dry run."""
+    layout_counts = np.array(outline["counts"], np.int64)
+    rejected = sum(outline["rejected"].values())
+    lines = [
+        ("inputs", f"{outline['inputs']:,}"),
+        ("to write", f"{outline['inputs'] - rejected:,}, less duplicates and unreadable images"),
+        ("to quarantine", _by_reason(outline["rejected"])),
+        *_deal_lines(list(fractions), outline["shards"], outline["layouts"], layout_counts),
+    ]
+    return _table(f"plan for {output} (no image was read)", lines) + _warnings(
+        fractions, outline["layouts"], layout_counts
+    )
+
+
+def _deal_lines(
+    names: Sequence[str],
+    shards: Sequence[int],
+    layouts: Sequence[str],
+    counts: splits.IntArray,
+) -> list[tuple[str, str]]:
+    lines = [
+        (name, f"{records:,} records in {count:,} shard{'s' if count > 1 else ''}")
+        for name, records, count in zip(names, counts.sum(axis=0).tolist(), shards, strict=True)
+    ]
+    totals = counts.sum(axis=1)
+    if not len(totals):
+        return lines
+    most, least = int(totals.argmax()), int(totals.argmin())
+    single = int((totals == 1).sum())
+    largest = max(
+        largest_deviation(column, count) for column, count in zip(counts.T, shards, strict=True)
+    )
+    return [
+        *lines,
+        ("layouts", f"{len(layouts):,}, {single:,} of them with a single receipt"),
+        ("commonest", f"{layouts[most]}: {totals[most]:,}"),
+        ("rarest", f"{layouts[least]}: {totals[least]:,}"),
+        ("fairness", f"at most {largest:.6g} of a record off a layout's fair share, in any shard"),
+    ]
+
+
+def _warnings(
+    fractions: Mapping[str, float], layouts: Sequence[str], counts: splits.IntArray
+) -> str:
+    """What gave way: groups stay together even where the shares suffer; a split may be empty."""
+    share = np.array(list(fractions.values()))
+    off = splits.deviations(counts, share)
+    text = ""
+    if (off >= 1).any():
+        layout, split = divmod(int(off.argmax()), off.shape[1])
+        wanted = counts[layout].sum() * share[split]
+        text += (
+            f"warning: keeping groups together put {int((off >= 1).any(axis=1).sum()):,} of "
+            f"{len(layouts):,} layouts off their split shares by a receipt or more; most of all "
+            f"{layouts[layout]}, {counts[layout, split]:,} instead of {wanted:.1f} in "
+            f"{list(fractions)[split]}\n"
+        )
+    for name, records in zip(fractions, counts.sum(axis=0).tolist(), strict=True):
+        if not records:
+            text += (
+                f"warning: split {name} is empty: most layouts have too few receipts to share "
+                "(a layout's only receipt goes to train)\n"
+            )
+    return text
+
+
+def _by_reason(reasons: Mapping[str, int]) -> str:
+    total = f"{sum(reasons.values()):,}"
+    ranked = sorted(reasons.items(), key=lambda each: (-each[1], each[0]))
+    listed = ", ".join(f"{reason} {count:,}" for reason, count in ranked)
+    return f"{total}: {listed}" if listed else total
+
+
+def _table(title: str, lines: Sequence[tuple[str, str]]) -> str:
+    width = max(len(name) for name, _ in lines)
+    return "\n".join([title, *(f"  {name:<{width}}  {text}" for name, text in lines)]) + "\n"

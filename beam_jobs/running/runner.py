@@ -1,0 +1,119 @@
+"""Which runner executes the job, and the traps of the local ones."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+
+from apache_beam.options.pipeline_options import (
+    DirectOptions,
+    GoogleCloudOptions,
+    PipelineOptions,
+    SetupOptions,
+    StandardOptions,
+    WorkerOptions,
+    _BeamArgumentParser,
+)
+from apache_beam.portability.api import beam_provision_api_pb2
+from apache_beam.runners import create_runner
+from apache_beam.runners.portability.fn_api_runner import fn_runner
+from apache_beam.runners.portability.portable_runner import JobServiceHandle
+from apache_beam.runners.runner import PipelineRunner
+from apache_beam.transforms.environments import SubprocessSDKEnvironment
+
+import beam_jobs.running.local_worker_handler  # noqa: F401  (takes the place of Beam's)
+
+_LOCAL = ("local", "directrunner", "switchingdirectrunner", "fnapirunner")
+
+
+class RunnerError(ValueError):
+    """The runner's options can't work; the message says what to change."""
+
+
+def beam_options(arguments: Sequence[str]) -> PipelineOptions:
+    """Beam's options from the arguments that are not the build's own.
+
+    Raises:
+      RunnerError: an argument is known to neither.
+    """
+    # Beam drops what it does not know with no more than a log line, so its parser is asked first.
+    known_arguments = _BeamArgumentParser(allow_abbrev=False)
+    for each in PipelineOptions.__subclasses__():
+        each._add_argparse_args(known_arguments)
+    _, stray = known_arguments.parse_known_args(list(arguments))
+    if stray:
+        raise RunnerError(
+            f"unknown argument {stray[0]}: see --help for the build's options; any other must be "
+            "one of Beam's pipeline options"
+        )
+    return PipelineOptions(list(arguments))
+
+
+def is_local_runner(name: str) -> bool:
+    """Whether a name means the runner of this machine; Beam takes names in any case."""
+    return name.lower() in _LOCAL or f"{name.lower()}runner" in _LOCAL
+
+
+def choose_runner(name: str, options: PipelineOptions, workers: int) -> PipelineRunner:
+    """The runner of this name, with options that are safe for it.
+
+    Local names all mean Beam's FnApiRunner: DirectRunner would try to download another runner
+    first. With several workers it runs processes.
+
+    Raises:
+      RunnerError: the options would lose data, or lack what the runner needs.
+    """
+    if is_local_runner(name):
+        return _local_runner(options, workers)
+    options.view_as(StandardOptions).runner = name
+    if name.lower() in ("dataflow", "dataflowrunner"):
+        _check_dataflow(options)
+    return create_runner(name)
+
+
+def _local_runner(options: PipelineOptions, workers: int) -> PipelineRunner:
+    direct = options.view_as(DirectOptions)
+    if direct.direct_running_mode == "multi_threading":
+        raise RunnerError(
+            "--direct_running_mode=multi_threading loses records silently (a fault of Beam): "
+            "leave it out, and set the number of processes with --workers"
+        )
+    if workers < 1:
+        raise RunnerError(f"--workers must be at least 1, got {workers}")
+    direct.direct_num_workers = workers
+    if workers == 1:
+        return fn_runner.FnApiRunner()
+    worker_options = options.view_as(WorkerOptions)
+    worker_options.default_sdk_harness_log_level = (
+        worker_options.default_sdk_harness_log_level or "CRITICAL"
+    )
+    # Worker processes get their options, such as those for S3, only from here.
+    encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
+    return fn_runner.FnApiRunner(
+        default_environment=SubprocessSDKEnvironment.from_command_string(
+            f"{shlex.quote(sys.executable)} -m beam_jobs.running.local_worker"
+        ),
+        provision_info=fn_runner.ExtendedProvisionInfo(
+            beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
+        ),
+    )
+
+
+def _check_dataflow(options: PipelineOptions) -> None:
+    cloud, setup = options.view_as(GoogleCloudOptions), options.view_as(SetupOptions)
+    absent = [name for name in ("project", "region", "temp_location") if not getattr(cloud, name)]
+    if absent:
+        raise RunnerError(
+            "DataflowRunner needs " + ", ".join(f"--{name}" for name in absent) + ": for example "
+            "--project=my-project --region=europe-west4 --temp_location=gs://my-bucket/temp"
+        )
+    packaged = (
+        setup.setup_file
+        or setup.extra_packages
+        or options.view_as(WorkerOptions).sdk_container_image
+    )
+    if not packaged:
+        raise RunnerError(
+            "Dataflow's workers need tillroll itself: pass --setup_file=./setup.py from a "
+            "checkout, --extra_package=tillroll-….whl, or --sdk_container_image=… built from the "
+            "Dockerfile in beam_jobs/"
+        )

@@ -1,0 +1,1 @@
+"""The split, the shard and the position of each record."""

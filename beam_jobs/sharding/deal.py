@@ -1,0 +1,327 @@
+"""Which shard each record goes to: pure arithmetic, no Beam.
+
+Records of a split are ordered by layout, and within a layout by the hash of their id; record i of
+N goes to shard i mod K. Every shard then holds the floor or ceiling of each layout's fair share,
+and shard sizes differ by at most one. A record's number follows from how many records of its
+layout lie in the hash ranges (blocks) before its own, so no worker ever sees a whole layout.
+
+The plan is made of the blocks' counts, a block at a time; only groups of receipts, which may lie in
+any blocks, are looked at as a whole.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_jobs.errors import TRY_AGAIN, BuildError
+from beam_jobs.sharding import splits
+from beam_jobs.sharding.splits import SplitArray
+from schemas.manifest import dealt_histogram
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Census:
+    """How many receipts of each layout and group lie in one block; arrays of shape [pairs].
+
+    `group` is uint64 (0 for receipts without one) and ascending, `layout` int32, `count` int32;
+    `size_bytes` is that of all records of the block.
+    """
+
+    block: int
+    size_bytes: int
+    group: npt.NDArray[np.uint64]
+    layout: npt.NDArray[np.int32]
+    count: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(
+        cls,
+        block: int,
+        *,
+        group: npt.NDArray[np.uint64],
+        layout: npt.NDArray[np.int32],
+        size_bytes: int = 0,
+    ) -> Self:
+        """Counts the receipts of a block; `group` and `layout` have a row a receipt."""
+        pairs = _sum_pairs(group, layout, np.ones(len(group), np.int32))
+        return cls(
+            block=block, size_bytes=size_bytes, group=pairs[0], layout=pairs[1], count=pairs[2]
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Plan:
+    """What every block and shard needs to know.
+
+    Attributes:
+      split_names: the splits.
+      quota_ends: int64 [layouts, splits], cumulative quotas of the free receipts.
+      counts: int64 [layouts, splits], receipts of each layout in each split.
+      shards: int64 [splits].
+    """
+
+    split_names: tuple[str, ...]
+    quota_ends: IntArray
+    counts: IntArray
+    shards: IntArray
+
+    @cached_property
+    def first_numbers(self) -> IntArray:
+        """Number of the first record of each layout in each split, [layouts, splits]."""
+        return np.cumsum(self.counts, axis=0) - self.counts
+
+    def histogram(self, split: int, shard: int) -> IntArray:
+        """Records of each layout in a shard, [layouts]."""
+        return dealt_histogram(self.counts[:, split], shards=int(self.shards[split]), shard=shard)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BlockStarts:
+    """What one block needs beside the plan; of its n layouts and g groups.
+
+    Attributes:
+      group_split: int16 [g], split of each group in the block, in the groups' ascending order; -1
+        where its receipts are free, as those without a group (0) are.
+      layouts: int32 [n], ascending, the layouts in the block.
+      free_rank: int64 [n], free receipts of the layout in earlier blocks.
+      rank: int64 [n, splits], receipts of the layout and split in earlier blocks.
+    """
+
+    group_split: SplitArray
+    layouts: npt.NDArray[np.int32]
+    free_rank: IntArray
+    rank: IntArray
+
+    def to_bytes(self) -> bytes:
+        """The number of groups and the arrays, one after the other."""
+        arrays = (self.group_split, self.layouts, self.free_rank, self.rank)
+        return len(self.group_split).to_bytes(8, "little") + b"".join(a.tobytes() for a in arrays)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, splits: int) -> Self:
+        """Inverse of `to_bytes`."""
+        groups = int.from_bytes(data[:8], "little")
+        start = 8 + 2 * groups
+        rows = (len(data) - start) // (4 + 8 + 8 * splits)
+        return cls(
+            group_split=np.frombuffer(data, np.int16, groups, 8),
+            layouts=np.frombuffer(data, np.int32, rows, start),
+            free_rank=np.frombuffer(data, np.int64, rows, start + 4 * rows),
+            rank=np.frombuffer(data, np.int64, rows * splits, start + 12 * rows).reshape(
+                rows, splits
+            ),
+        )
+
+
+def make_plan(
+    censuses: Sequence[Census],
+    *,
+    layouts: int,
+    fractions: Mapping[str, float],
+    shards: Mapping[str, int] | None = None,
+    shard_bytes: int = 128 << 20,
+    shards_multiple_of: int = 1,
+) -> tuple[Plan, Iterator[tuple[int, BlockStarts]]]:
+    """Decides splits and numbers from the counts of all blocks.
+
+    Args:
+      censuses: one a block, in any order.
+      layouts: number of layouts.
+      fractions: share of each split, adding up to 1.
+      shards: shards of each split, if given.
+      shard_bytes: else, size that no shard should exceed by much.
+      shards_multiple_of: the number of shards is rounded up to a multiple of this.
+
+    Returns:
+      The plan and, made while they are asked for, (block, where its ranks start) of all blocks.
+    """
+    censuses = sorted(censuses, key=lambda census: census.block)
+    names = tuple(fractions)
+    share = np.array(list(fractions.values()))
+    totals = np.zeros(layouts, np.int64)
+    for census in censuses:
+        np.add.at(totals, census.layout, census.count)
+    groups, group_split = _split_groups(censuses, totals, share)
+    group_splits = [_lookup(census, groups, group_split) for census in censuses]
+    taken = np.zeros((layouts, len(names)), np.int64)
+    for census, found in zip(censuses, group_splits, strict=True):
+        split = _of_pairs(census, found)
+        fixed = split >= 0
+        np.add.at(taken, (census.layout[fixed], split[fixed]), census.count[fixed])
+    quota = splits.quotas(
+        totals - taken.sum(axis=1), taken, fractions=share, home=splits.home_split(list(names))
+    )
+    plan = Plan(
+        split_names=names,
+        quota_ends=np.cumsum(quota, axis=1),
+        counts=taken + quota,
+        shards=_shard_counts(
+            taken + quota,
+            names,
+            shards,
+            sum(each.size_bytes for each in censuses) / max(int(totals.sum()), 1) / shard_bytes,
+            shards_multiple_of,
+        ),
+    )
+    return plan, _block_starts(plan, censuses, group_splits)
+
+
+def _split_groups(
+    censuses: Sequence[Census], totals: IntArray, share: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.uint64], SplitArray]:
+    """The groups of two receipts or more, ascending, and the split of each."""
+    grouped = [
+        np.searchsorted(each.group, np.uint64(1)) for each in censuses
+    ]  # receipts without one come first
+    # One row a pair of group and layout, whatever blocks its receipts lie in.
+    group, layout, count = _sum_pairs(
+        _joined([each.group[at:] for each, at in zip(censuses, grouped, strict=True)], np.uint64),
+        _joined([each.layout[at:] for each, at in zip(censuses, grouped, strict=True)], np.int32),
+        _joined([each.count[at:] for each, at in zip(censuses, grouped, strict=True)], np.int32),
+    )
+    first = _first_of_run(group)
+    starts = np.flatnonzero(first)
+    sizes = np.add.reduceat(count, starts, dtype=np.int32) if len(starts) else count
+    several = np.repeat(sizes > 1, np.diff(starts, append=len(group)))
+    return splits.assign_groups(
+        group[several], layout[several], count[several], totals=totals, fractions=share
+    )
+
+
+def _lookup(census: Census, groups: npt.NDArray[np.uint64], group_split: SplitArray) -> SplitArray:
+    """The `group_split` of a block's BlockStarts."""
+    own = census.group[_first_of_run(census.group)]
+    if not len(groups):
+        return np.full(len(own), -1, np.int16)
+    position = np.minimum(np.searchsorted(groups, own), len(groups) - 1)
+    return np.where(groups[position] == own, group_split[position], np.int16(-1))
+
+
+def _of_pairs(census: Census, group_split: SplitArray) -> SplitArray:
+    """Split of each row of a census."""
+    return group_split[np.cumsum(_first_of_run(census.group)) - 1]
+
+
+def _shard_counts(
+    counts: IntArray,
+    names: Sequence[str],
+    shards: Mapping[str, int] | None,
+    shards_a_record: float,
+    multiple_of: int,
+) -> IntArray:
+    if shards is not None:
+        return np.array([shards[name] for name in names], np.int64)
+    wanted = np.maximum(np.ceil(counts.sum(axis=0) * shards_a_record), 1)
+    return np.asarray(np.ceil(wanted / multiple_of) * multiple_of).astype(np.int64)
+
+
+def _block_starts(
+    plan: Plan, censuses: Sequence[Census], group_splits: Sequence[SplitArray]
+) -> Iterator[tuple[int, BlockStarts]]:
+    """Each layout's receipts in the blocks before, added up block by block."""
+    free_rank = np.zeros(len(plan.counts), np.int64)
+    rank = np.zeros_like(plan.counts)
+    quota_starts = np.pad(plan.quota_ends[:, :-1], ((0, 0), (1, 0)))
+    for census, group_split in zip(censuses, group_splits, strict=True):
+        layouts, row = np.unique(census.layout, return_inverse=True)
+        starts = BlockStarts(
+            group_split=group_split,
+            layouts=layouts,
+            free_rank=free_rank[layouts],
+            rank=rank[layouts],
+        )
+        split = _of_pairs(census, group_split)
+        free, fixed = split < 0, split >= 0
+        counts = np.zeros(starts.rank.shape, np.int64)
+        np.add.at(counts, (row[fixed], split[fixed]), census.count[fixed])
+        free_rank[layouts] += np.bincount(row[free], census.count[free], len(layouts)).astype(int)
+        # Free receipts of these ranks, cut at the layout's quotas.
+        ends = np.minimum(plan.quota_ends[layouts], free_rank[layouts, None])
+        counts += np.maximum(ends - np.maximum(quota_starts[layouts], starts.free_rank[:, None]), 0)
+        rank[layouts] += counts
+        yield census.block, starts
+
+
+def assign(
+    plan: Plan,
+    starts: BlockStarts,
+    *,
+    group: npt.NDArray[np.uint64],
+    layout: npt.NDArray[np.int32],
+) -> tuple[SplitArray, IntArray]:
+    """Split and shard of each receipt of a block, which must be in the order of the keys.
+
+    Returns:
+      split int16 [n] and shard int64 [n].
+
+    Raises:
+      BuildError: the block was counted with other groups or layouts.
+    """
+    groups, group_row = np.unique(group, return_inverse=True)
+    layouts, row = np.unique(layout, return_inverse=True)
+    if len(groups) != len(starts.group_split) or layouts.tolist() != starts.layouts.tolist():
+        raise BuildError(f"{len(layout)} records were counted with others: {TRY_AGAIN}")
+    split = starts.group_split[group_row]
+    free = split < 0
+    free_rank = starts.free_rank[row[free]] + _rank_within(layout[free])
+    split[free] = (free_rank[:, None] >= plan.quota_ends[layout[free]]).sum(axis=1)
+    cell = layout.astype(np.int64) * len(plan.split_names) + split
+    number = plan.first_numbers[layout, split] + starts.rank[row, split] + _rank_within(cell)
+    return split, number % plan.shards[split]
+
+
+def largest_deviation(layout_counts: IntArray, shards: int) -> float:
+    """Largest difference between a layout's records in a shard and its fair share of them.
+
+    The fair share of a layout of q * shards + r records is q + r / shards. The deal gives r shards
+    q + 1 records, which are 1 - r / shards more, and the others q, which are r / shards fewer.
+    """
+    remainder = layout_counts % shards
+    off = np.where(remainder > 0, np.maximum(remainder, shards - remainder), 0)
+    return int(off.max(initial=0)) / shards
+
+
+def _sum_pairs(
+    group: npt.NDArray[np.uint64], layout: npt.NDArray[np.int32], count: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Each pair of group and layout once, in their order, with the sum of its counts."""
+    order = np.lexsort((layout, group))
+    group, layout, count = group[order], layout[order], count[order]
+    del order
+    starts = np.flatnonzero(_first_of_run(group) | _first_of_run(layout))
+    sums = np.add.reduceat(count, starts, dtype=np.int32) if len(starts) else count
+    return group[starts], layout[starts], sums
+
+
+def _joined(arrays: Sequence[npt.NDArray[Any]], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    return np.concatenate([np.zeros(0, dtype), *arrays])
+
+
+def _first_of_run(value: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Marks the elements that differ from the one before."""
+    first = np.ones(len(value), bool)
+    first[1:] = value[1:] != value[:-1]
+    return first
+
+
+def _rank_within(value: npt.NDArray[Any]) -> IntArray:
+    """How many earlier elements are equal to each element."""
+    order = np.argsort(value, kind="stable")
+    ranks = np.empty(len(value), np.int64)
+    ranks[order] = _prefix_within(np.ones(len(value), np.int64), value[order])
+    return ranks
+
+
+def _prefix_within(value: IntArray, run: npt.NDArray[Any]) -> IntArray:
+    """Sum of the elements before each element in its run of equal `run`."""
+    if not len(value):
+        return np.zeros(0, np.int64)
+    before = np.cumsum(value) - value
+    first = np.where(_first_of_run(run), np.arange(len(run)), 0)
+    return before - before[np.maximum.accumulate(first)]

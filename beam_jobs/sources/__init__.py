@@ -1,0 +1,1 @@
+"""Tables and folders of receipts, as rows."""

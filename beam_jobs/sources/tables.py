@@ -1,0 +1,94 @@
+"""Tables: the files that a path stands for, and the columns that they must have."""
+
+import stat
+from collections import Counter
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from apache_beam.io.filesystem import FileMetadata
+
+from beam_jobs.errors import BuildError
+from beam_jobs.sources.folders import is_system_file, local_files_below
+from beam_jobs.storage import files
+
+
+def list_tables(path: str) -> list[FileMetadata]:
+    """Metadata of the tables that a path stands for.
+
+    A path that exists is taken literally, whatever glob characters it holds: a file, or a folder of
+    part files, as Spark writes it. Any other is a glob pattern.
+
+    Raises:
+      BuildError: a table can't be read, or is no regular file but a pipe, say.
+    """
+    path = path.rstrip("/")
+    folder, _, name = path.rpartition("/")
+    below_folder = files.join(files.escape(folder), name)
+    if not files.is_local(path):
+        parts = files.list_files(files.join(files.escape(path), "**"))
+        return (
+            [part for part in parts if _is_part(part, path)]
+            or files.list_files(files.escape(path))
+            or _visible(files.list_files(below_folder))
+            or _visible(files.list_files(path))
+        )
+    if Path(path).is_dir():
+        parts = [_local_table(part) for part in local_files_below(path)]
+        return [part for part in parts if _is_part(part, path)]
+    if Path(path).exists():
+        return [_local_table(path)]
+    return _visible(files.list_files(below_folder if Path(folder).is_dir() else path))
+
+
+def has_pattern_folder(path: str) -> bool:
+    """Whether the folder in a table's path is a glob pattern."""
+    folder = path.rpartition("/")[0]
+    if files.escape(folder) == folder:
+        return False
+    if files.is_local(path):
+        return not Path(folder).is_dir()
+    return not files.list_files(files.escape(path))
+
+
+def check_header(
+    path: str, header: Sequence[str], *, required: Sequence[str], optional: Collection[str]
+) -> None:
+    """Stops the build if a table's columns can't be used.
+
+    Raises:
+      BuildError: a required column is missing, or several columns share a name that is in use.
+    """
+    if absent := [name for name in required if name not in header]:
+        raise BuildError(
+            f"{path} has no column {', '.join(absent)}; its header is {', '.join(header)}: name "
+            "the columns with --columns, or fix the header"
+        )
+    counts = Counter(header)
+    if repeated := [name for name in dict.fromkeys([*required, *optional]) if counts[name] > 1]:
+        raise BuildError(
+            f"{path} has several columns called {', '.join(repeated)}: give every column that is "
+            "used its own name"
+        )
+
+
+def _is_part(file: FileMetadata, folder: str) -> bool:
+    """Whether a file below a table's folder holds rows; Spark's own files begin with _ or a dot."""
+    name = file.path.removeprefix(folder + "/")
+    own = is_system_file(name) or any(part.startswith("_") for part in name.split("/"))
+    return file.size_in_bytes > 0 and not own
+
+
+def _visible(tables: list[FileMetadata]) -> list[FileMetadata]:
+    return [table for table in tables if not is_system_file(table.path.rpartition("/")[2])]
+
+
+def _local_table(path: str) -> FileMetadata:
+    try:
+        status = Path(path).stat()
+    except OSError as error:
+        raise BuildError(
+            f"{path} can't be read: {error}; make it readable, or leave it out of --input"
+        ) from error
+    if not stat.S_ISREG(status.st_mode):
+        raise BuildError(f"{path} is not a regular file: write its rows to one")
+    return FileMetadata(path, status.st_size)

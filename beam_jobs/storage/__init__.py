@@ -1,0 +1,1 @@
+"""Files on this machine, on HDFS and on object stores, alike."""

@@ -1,0 +1,1 @@
+"""Checks of a dataset directory, file by file."""

@@ -1,0 +1,49 @@
+"""Which damaged records of a dataset directory are left out: reads and writes `excluded.json`."""
+
+from beam_jobs.errors import BuildError
+from beam_jobs.storage import files
+from beam_jobs.verification.shard import Fault
+from schemas.excluded import Excluded, ExcludedRecord
+from schemas.manifest import EXCLUDED, Manifest
+
+
+def excluded_record(fault: Fault) -> ExcludedRecord:
+    """The record of an excludable fault, as it is left out.
+
+    Raises:
+      ValueError: the fault is not one record's.
+    """
+    if fault.record is None or fault.offset is None or fault.id is None:
+        raise ValueError(f"only a record can be excluded, not: {fault}")
+    return ExcludedRecord(
+        position=fault.record, id=fault.id, offset=fault.offset, fault=fault.message
+    )
+
+
+def read_excluded(directory: str, manifest: Manifest) -> Excluded:
+    """What is left out of a dataset directory; nothing where there is no such file.
+
+    Raises:
+      ValueError: the file can't be trusted.
+      OSError: the file can't be read.
+    """
+    path = files.join(directory, EXCLUDED)
+    if not files.exists(path):
+        return Excluded(dataset_digest=manifest.digest)
+    return Excluded.from_json(files.read(path), manifest)
+
+
+def write_excluded(directory: str, excluded: Excluded) -> None:
+    """Writes the whole file, atomically.
+
+    Raises:
+      BuildError: the file system refused.
+    """
+    path = files.join(directory, EXCLUDED)
+    try:
+        files.write(path, excluded.to_json().encode())
+    except Exception as error:  # each file system raises its own kind of error
+        raise BuildError(
+            f"{path} could not be written, so nothing more is excluded: {error!r}; run the same "
+            "command again where the directory can be written to"
+        ) from error

@@ -1,0 +1,298 @@
+"""One shard of a dataset directory, checked: its bytes, its index and every record."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+
+from beam_jobs.storage import files
+from beam_jobs.storage.checksums import ChecksumReader
+from schemas.example import decode_example
+from schemas.excluded import ExcludedRecord
+from schemas.index import RecordIndex
+from schemas.jpeg import check_jpeg
+from schemas.manifest import EXCLUDED, MANIFEST, FileChecksum, Manifest, Shard, dealt_histogram
+from schemas.receipt import LAYOUT, id_feature
+from schemas.tfrecord import unframe
+
+_SHAPE = ("height", "width", "channels")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """What is wrong, and where.
+
+    Attributes:
+      file: the file's path.
+      message: what is wrong with it.
+      record: if it is one record's, the record's position in the file.
+      offset: byte at which that record starts.
+      id: the receipt's id, where its index tells it.
+      excludable: whether leaving this one record out makes up for it.
+    """
+
+    file: str
+    message: str
+    record: int | None = None
+    offset: int | None = None
+    id: str | None = None
+    excludable: bool = False
+
+    def __str__(self) -> str:
+        place = "" if self.record is None else f", record {self.record} at byte {self.offset}"
+        receipt = "" if self.id is None else f" (id {self.id!r})"
+        return f"{self.file}{place}: {self.message}{receipt}"
+
+
+@dataclass(kw_only=True)
+class ShardCheck:
+    """Faults of one shard, and what the checks of the whole need of it.
+
+    Attributes:
+      faults: what is wrong with it.
+      codes: category name to int32 [records], positions of the records' values in the manifest's
+        vocabulary; of a readable index only.
+      id_hashes: uint64 [records], 64 bits of each id, to find ids that stand in several shards.
+    """
+
+    faults: list[Fault] = field(default_factory=list)
+    codes: dict[str, npt.NDArray[np.int32]] = field(default_factory=dict)
+    id_hashes: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
+
+
+def check_shard(
+    directory: str,
+    manifest: Manifest,
+    split: str,
+    number: int,
+    excluded: Sequence[ExcludedRecord],
+    *,
+    exclude: bool,
+) -> ShardCheck:
+    """Checks shard `number` of a split, record by record.
+
+    The index tells where records lie, so records are looked at only where the index is the one that
+    the build wrote. Its frames then cover the whole shard: once a damaged record is left out, each
+    other record's own checks make up for the size and the checksum of the file.
+
+    A record is damaged if its own bytes are. One that contradicts its index row or the manifest is
+    damaged only if the shard's checksum is wrong too: if not, the shard is as the build wrote it,
+    and the index or the manifest is at fault.
+
+    Args:
+      directory: the dataset directory.
+      manifest: its manifest.
+      split: the shard's split.
+      number: the shard's position in it.
+      excluded: records of the shard that are left out: no faults.
+      exclude: whether the caller is about to leave out every excludable fault's record too.
+    """
+    shard = manifest.splits[split].shards[number]
+    check = ShardCheck()
+    index = _check_index(directory, manifest, shard, number, check)
+    path = files.join(directory, shard.name)
+    reader = ChecksumReader(path)
+    expected = FileChecksum(size_bytes=shard.size_bytes, crc32c=shard.crc32c)
+    try:
+        if index is None or check.faults:
+            check.faults += checksum_faults(path, reader.finish(), expected)
+            return check
+        records = list(_check_records(path, reader, index, manifest, shard))
+        actual = reader.finish()
+    except OSError as error:
+        check.faults.append(Fault(file=path, message=f"can't be read: {error}"))
+        return check
+    check.faults += _check_excluded(directory, shard, index, excluded)
+    intact = actual.crc32c == shard.crc32c
+    damaged = [fault for name, fault in records if name == shard.name or not intact]
+    if intact:
+        check.faults += _contradicted_files(directory, shard, records)
+    known = {each.position for each in excluded}
+    none_is_valid = len(damaged) == len(index) > 1 and not intact
+    if not any(each.record in known or (exclude and not none_is_valid) for each in damaged):
+        check.faults += checksum_faults(path, actual, expected)
+    check.faults += [
+        replace(each, excludable=not none_is_valid) for each in damaged if each.record not in known
+    ]
+    if none_is_valid:
+        check.faults.append(
+            Fault(
+                file=path,
+                message="holds no valid record: restore it from a copy, or build the dataset again",
+            )
+        )
+    end = int(index.offset[-1] + index.length[-1]) if len(index) else 0
+    if end < actual.size_bytes:
+        message = f"holds {actual.size_bytes - end} bytes after the last record of its index"
+        check.faults.append(Fault(file=path, message=message))
+    return check
+
+
+def share_faults(
+    directory: str, manifest: Manifest, split: str, number: int, check: ShardCheck
+) -> Iterator[Fault]:
+    """Yields a fault if a shard that was checked does not hold its fair share of a layout."""
+    if LAYOUT not in check.codes:
+        return  # its index can't be read: said already
+    shards, counts = manifest.splits[split].shards, manifest.splits[split].layout_counts
+    expected = dealt_histogram(counts, shards=len(shards), shard=number)
+    found = np.bincount(check.codes[LAYOUT], minlength=len(expected))
+    for layout in np.flatnonzero(found != expected)[:1].tolist():
+        yield Fault(
+            file=files.join(directory, shards[number].name),
+            message=f"holds {found[layout]} records of layout "
+            f"{manifest.vocabularies[LAYOUT][layout]!r}, its fair share is {expected[layout]}",
+        )
+
+
+def checksum_faults(path: str, actual: FileChecksum, expected: FileChecksum) -> Iterator[Fault]:
+    """Yields a fault if a file's size differs from the manifest's, and one if its checksum does."""
+    if actual.size_bytes != expected.size_bytes:
+        message = f"has {actual.size_bytes} bytes, the manifest says {expected.size_bytes}"
+        yield Fault(file=path, message=message)
+    if actual.crc32c != expected.crc32c:
+        yield Fault(file=path, message="has another checksum than in the manifest")
+
+
+def _contradicted_files(
+    directory: str, shard: Shard, records: Sequence[tuple[str, Fault]]
+) -> Iterator[Fault]:
+    """Yields one fault for each file that records of an undamaged shard contradict."""
+    for name in (shard.index_name, MANIFEST):
+        faults = [fault for at_fault, fault in records if at_fault == name]
+        if faults:
+            more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+            yield Fault(
+                file=files.join(directory, name),
+                message=f"contradicts the undamaged shard {shard.name}: record {faults[0].record} "
+                f"{faults[0].message}{more}",
+            )
+
+
+def _check_excluded(
+    directory: str, shard: Shard, index: RecordIndex, excluded: Sequence[ExcludedRecord]
+) -> Iterator[Fault]:
+    for each in excluded:
+        id_, offset = index.id(each.position), int(index.offset[each.position])
+        if (each.id, each.offset) != (id_, offset):
+            yield Fault(
+                file=files.join(directory, EXCLUDED),
+                message=f"leaves out record {each.position} of {shard.name} as id {each.id!r} at "
+                f"byte {each.offset}, the index has id {id_!r} at byte {offset} there",
+            )
+
+
+def _check_index(
+    directory: str, manifest: Manifest, shard: Shard, number: int, check: ShardCheck
+) -> RecordIndex | None:
+    path = files.join(directory, shard.index_name)
+
+    def fault(message: str) -> None:
+        check.faults.append(Fault(file=path, message=message))
+
+    try:
+        data = files.read(path)
+        if google_crc32c.value(data) != shard.index_crc32c:
+            raise ValueError("has another checksum than in the manifest")
+        index = RecordIndex.from_bytes(data)
+    except ValueError as error:
+        fault(str(error))
+        return None
+    except OSError as error:
+        fault(f"can't be read: {error}")
+        return None
+    if index.categories.keys() != manifest.vocabularies.keys():
+        fault(f"lists the categories {sorted(index.categories)}, not those of the manifest")
+        return None
+    if len(index) != shard.records:
+        fault(f"lists {len(index)} records, the manifest says {shard.records}")
+    if (index.shard != number).any():
+        fault(f"lists records of other shards than {number}")
+    ends = index.offset + index.length
+    if len(index) and (index.offset[0] != 0 or (index.offset[1:] != ends[:-1]).any()):
+        fault("does not list the records one after the other")
+    for name, vocabulary in manifest.vocabularies.items():
+        codes = index.categories[name]
+        good = codes[(codes >= 0) & (codes < len(vocabulary))]
+        if len(good) != len(index):
+            check.faults.append(
+                Fault(
+                    file=files.join(directory, MANIFEST),
+                    message=f"has {len(vocabulary)} values of {name}, {shard.index_name} has "
+                    "positions beyond them",
+                )
+            )
+        check.codes[name] = good
+    digests = [hashlib.blake2b(each.encode(), digest_size=8).digest() for each in index.ids()]
+    check.id_hashes = np.frombuffer(b"".join(digests), np.uint64)
+    return index
+
+
+def _check_records(
+    path: str, reader: ChecksumReader, index: RecordIndex, manifest: Manifest, shard: Shard
+) -> Iterator[tuple[str, Fault]]:
+    """Yields (name of the file at fault, fault) of records.
+
+    That is the shard if a record's own bytes are damaged, else the file that it contradicts.
+    """
+    for number, (start, length) in enumerate(
+        zip(index.offset.tolist(), index.length.tolist(), strict=True)
+    ):
+        at_fault, message = shard.name, ""
+        framed = reader.read(length)
+        try:
+            if len(framed) < length:
+                raise ValueError("file ends inside a record")
+            values = decode_example(manifest.features, unframe(framed, start))
+            _check_image(values)
+        except ValueError as error:
+            message = str(error)
+        else:
+            if message := _index_contradiction(values, index, number):
+                at_fault = shard.index_name
+            elif message := _vocabulary_contradiction(values, manifest):
+                at_fault = MANIFEST
+        if message:
+            yield (
+                at_fault,
+                Fault(file=path, record=number, offset=start, id=index.id(number), message=message),
+            )
+
+
+def _check_image(values: Mapping[str, Any]) -> None:
+    """Checks that a record's image is the one that was stored, and one that TensorFlow decodes.
+
+    Raises:
+      ValueError: it is not.
+    """
+    encoded = values["image/encoded"]
+    if hashlib.sha256(encoded).hexdigest() != values["image/key/sha256"]:
+        raise ValueError("the image's bytes do not match image/key/sha256")
+    if values["image/format"] == "jpeg":
+        check_jpeg(encoded)
+
+
+def _index_contradiction(values: Mapping[str, Any], index: RecordIndex, number: int) -> str:
+    """How a record differs from its index row; "" if it does not."""
+    pairs = [("image/source_id", index.id(number))]
+    pairs += [(f"image/{name}", getattr(index, name)[number].item()) for name in _SHAPE]
+    pairs += [(id_feature(name), codes[number].item()) for name, codes in index.categories.items()]
+    for name, indexed in pairs:
+        if values[name] != indexed:
+            return f"has {name} {values[name]!r}, its index row says {indexed!r}"
+    return ""
+
+
+def _vocabulary_contradiction(values: Mapping[str, Any], manifest: Manifest) -> str:
+    """How a record differs from the manifest's vocabularies; "" if it does not."""
+    for name, vocabulary in manifest.vocabularies.items():
+        value, code = values[f"receipt/{name}"], values[id_feature(name)]
+        if not 0 <= code < len(vocabulary):
+            return f"has {id_feature(name)} {code}, the manifest has {len(vocabulary)} values"
+        if vocabulary[code] != value:
+            return f"says {name} {value!r}, but {id_feature(name)} {code} is {vocabulary[code]!r}"
+    return ""

@@ -1,0 +1,78 @@
+"""Checks the shards of a dataset directory, in processes of their own."""
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import starmap
+
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from beam_jobs.verification.shard import ShardCheck, check_shard, share_faults
+from schemas.excluded import ExcludedRecord
+from schemas.manifest import Manifest
+
+ShardTask = tuple[str, int, Sequence[ExcludedRecord]]  # split, position in it, what is left out
+
+
+# Of this worker process, which gets it once: a manifest may be many megabytes.
+_check_one: Callable[..., ShardCheck]
+
+
+def check_shards(
+    directory: str,
+    manifest: Manifest,
+    tasks: Sequence[ShardTask],
+    *,
+    exclude: bool,
+    workers: int | None,
+    options: PipelineOptions | None,
+) -> Iterator[ShardCheck]:
+    """Yields what `check_shard` and `share_faults` find, in the order of the tasks.
+
+    Args:
+      directory: the dataset directory.
+      manifest: its manifest.
+      tasks: the shards.
+      exclude: as in `check_shard`.
+      workers: processes; 1 for this process alone, None for one per core.
+      options: Beam's options, such as those for S3, for the processes.
+    """
+    check_one = partial(_check_shard, directory, manifest, exclude=exclude)
+    workers = min(workers or len(os.sched_getaffinity(0)), len(tasks))
+    if workers <= 1:
+        yield from starmap(check_one, tasks)
+        return
+    with ProcessPoolExecutor(
+        workers,
+        multiprocessing.get_context("spawn"),  # a fork would inherit the clients' connections
+        initializer=_start_worker,
+        initargs=(options or PipelineOptions([]), check_one),
+    ) as pool:
+        yield from pool.map(_check, tasks)
+
+
+def _check_shard(
+    directory: str,
+    manifest: Manifest,
+    split: str,
+    number: int,
+    excluded: Sequence[ExcludedRecord],
+    *,
+    exclude: bool,
+) -> ShardCheck:
+    check = check_shard(directory, manifest, split, number, excluded, exclude=exclude)
+    check.faults += share_faults(directory, manifest, split, number, check)
+    return check
+
+
+def _start_worker(options: PipelineOptions, check_one: Callable[..., ShardCheck]) -> None:
+    global _check_one
+    FileSystems.set_options(options)
+    _check_one = check_one
+
+
+def _check(task: ShardTask) -> ShardCheck:
+    return _check_one(*task)

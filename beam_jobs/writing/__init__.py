@@ -1,0 +1,1 @@
+"""Shards, listings and the manifest, and how they get into the output directory."""

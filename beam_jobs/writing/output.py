@@ -1,0 +1,58 @@
+"""The state of an output directory: empty, being published, finished, or somebody else's."""
+
+from pathlib import Path
+
+from beam_jobs.errors import BuildError
+from beam_jobs.options import BuildOptions
+from beam_jobs.prepare.staging import MARKER, STAGING, is_staging_file
+from beam_jobs.storage import files
+from beam_jobs.writing.publication import begun_publication, read_completed
+from schemas.manifest import COMPLETED, MANIFEST, Manifest, is_dataset_file
+
+
+def read_manifest(directory: str) -> Manifest:
+    """The manifest of a dataset directory."""
+    return Manifest.from_json(files.read(files.join(directory, MANIFEST)))
+
+
+def is_published(options: BuildOptions) -> bool:
+    """Returns whether a killed build had finished this very request, all but its clean-up.
+
+    Never for an overwriting build: the request does not cover the inputs, and whoever asks for a
+    replacement wants what the inputs are now.
+    """
+    begun = begun_publication(options.staging)
+    return (
+        not options.overwrite
+        and begun is not None
+        and begun.request == options.request
+        and begun.completed == read_completed(options.output)
+    )
+
+
+def check_finished(options: BuildOptions) -> None:
+    """Raises BuildError if the output is a finished dataset that must not be replaced."""
+    if files.exists(files.join(options.output, COMPLETED)) and not options.overwrite:
+        raise BuildError(
+            f"{options.output} holds a finished dataset: choose another --output, or replace it "
+            "with --overwrite"
+        )
+
+
+def check_foreign(options: BuildOptions) -> None:
+    """Raises BuildError if a file in the output directory is one that no build wrote."""
+    if files.is_local(options.staging) and Path(options.staging).is_symlink():
+        raise _foreign(options.output, STAGING)
+    root = options.output.rstrip("/") + "/"
+    names = [path.removeprefix(root) for path in files.list_below(options.output)]
+    marked = f"{STAGING}/{MARKER}" in names
+    for name in names:
+        if not is_dataset_file(name) and not is_staging_file(name, marked=marked):
+            raise _foreign(options.output, name)
+
+
+def _foreign(output: str, name: str) -> BuildError:
+    return BuildError(
+        f"{output} holds {name}, which no build wrote: choose an empty --output, or move that file "
+        "away"
+    )

@@ -1,0 +1,134 @@
+"""Publication: how finished files replace the dataset in the output directory, COMPLETED last."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from beam_jobs.errors import BuildError
+from beam_jobs.prepare.staging import PUBLISHING
+from beam_jobs.storage import files
+from schemas.manifest import COMPLETED, is_dataset_file
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publication:
+    """A dataset on its way into the output directory, as the file `publishing` notes it.
+
+    Attributes:
+      launch: identifies the launch of the build that publishes it.
+      request: what was asked for, see `BuildOptions.request`.
+      completed: text that its COMPLETED will hold.
+    """
+
+    launch: str
+    request: str
+    completed: str
+
+    def move_into_place(
+        self,
+        names: Sequence[str],
+        sizes: Mapping[str, int],
+        *,
+        staged: str,
+        staging: str,
+        output: str,
+    ) -> None:
+        """Replaces the dataset in the output directory.
+
+        A kill may come at any point. What it leaves, and what the next run of the command does:
+
+        1. All files must be staged, by this launch. Killed before: the old dataset is untouched.
+        2. `publishing` notes which dataset is being moved. Killed after: the same.
+        3. The old COMPLETED is deleted. Killed after: there is no dataset for readers; the next
+           run finds its images prepared, stages all files again and starts at 1.
+        4. Old files that the new ones do not replace are deleted. Killed after: as in 3.
+        5. The new files are moved, manifest.json first. Killed in between: as in 3.
+        6. The names and sizes of all files are checked, and that `publishing` is still the note
+           of 2. Killed after: as in 3.
+        7. COMPLETED is moved. Killed after: the new dataset, with a staging directory that the
+           next run deletes (`output.is_published`).
+
+        A runner may try a publication again, or do it twice at once. Its note is there then, so
+        files that are not staged any more were moved by the other attempt.
+
+        `output_lock` keeps two builds apart on local file systems. Where there is no lock, as on
+        object stores, a build moves only files of its own launch, and of two that publish at once
+        the one that began first fails at 6 and makes the other fail there, too. What is left to
+        chance is the moment between 6 and 7: should the other begin then, COMPLETED and
+        manifest.json may disagree, which `verify` names.
+
+        Args:
+          names: all files of the dataset but COMPLETED, manifest.json first.
+          sizes: name to bytes of those files whose size is known.
+          staged: directory of the finished files.
+          staging: the staging directory.
+          output: the dataset directory.
+
+        Raises:
+          BuildError: another build publishes at the same time.
+          ValueError: a file is missing, or has another size.
+        """
+        ready = _dataset_sizes(staged)
+        begun = begun_publication(staging) == self
+        missing = [name for name in names if name not in ready]
+        if read_completed(output) == self.completed and (begun or missing):
+            return  # another attempt has published this
+        if missing and not begun:
+            raise ValueError(f"{missing[0]} is not in {staged}: run the build again")
+        note, completed = files.join(staging, PUBLISHING), files.join(output, COMPLETED)
+        files.write(note, json.dumps(asdict(self)).encode())
+        _delete([completed])
+        kept = {*names, COMPLETED}
+        files.delete(
+            [files.join(output, name) for name in _dataset_sizes(output) if name not in kept]
+        )
+        pairs = [
+            (files.join(staged, name), files.join(output, name)) for name in names if name in ready
+        ]
+        files.move(pairs[:1])  # manifest.json: from now on no other COMPLETED fits
+        files.move(pairs[1:])
+        found = _dataset_sizes(output)
+        if begun_publication(staging) != self and read_completed(output) == self.completed:
+            return  # another attempt has published this, and cleaned up
+        if begun_publication(staging) != self or found.keys() - kept:
+            # Each may have replaced files of the other, so the other must not end well either.
+            _delete([note, completed])
+            raise BuildError(
+                f"another build publishes to {output} at the same time, so neither is finished: "
+                "run the same command again when the other has ended"
+            )
+        expected = {**ready, **sizes}
+        for name in names:
+            if name not in found or found[name] != expected.get(name, found[name]):
+                raise ValueError(f"{name} was not moved into place: run the build again")
+        files.write(files.join(staged, COMPLETED), self.completed.encode() + b"\n")
+        files.move([(files.join(staged, COMPLETED), completed)])
+
+
+def begun_publication(staging: str) -> Publication | None:
+    """Returns the publication that began last and was not cleaned up, None if there is none."""
+    path = files.join(staging, PUBLISHING)
+    if not files.exists(path):
+        return None
+    try:
+        return Publication(**json.loads(files.read(path)))
+    except (ValueError, TypeError):  # a power failure may leave an empty file
+        return None
+
+
+def read_completed(output: str) -> str | None:
+    """Returns the text of COMPLETED, None if a directory holds no finished dataset."""
+    path = files.join(output, COMPLETED)
+    return files.read(path).decode(errors="replace").strip() if files.exists(path) else None
+
+
+def _delete(paths: Sequence[str]) -> None:
+    files.delete([path for path in paths if files.exists(path)])
+
+
+def _dataset_sizes(directory: str) -> dict[str, int]:
+    """Name to bytes of each file that a dataset directory may have."""
+    root = directory.rstrip("/") + "/"
+    found = files.list_files(files.join(directory, "**"))
+    sizes = {each.path.removeprefix(root): each.size_in_bytes for each in found}
+    return {name: sizes[name] for name in sorted(sizes) if is_dataset_file(name)}

@@ -1,0 +1,212 @@
+"""Publish: turn the staged files into the dataset directory, COMPLETED last."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from beam_jobs.errors import TRY_AGAIN, BuildError
+from beam_jobs.prepare.prepared_chunk import PreparedChunk
+from beam_jobs.prepare.staging import delete_staging
+from beam_jobs.sharding.deal import IntArray, Plan
+from beam_jobs.storage import files
+from beam_jobs.storage.checksums import checksum
+from beam_jobs.writing.publication import Publication
+from beam_jobs.writing.shards import ListedFile, WrittenShard
+from schemas import __version__
+from schemas.manifest import (
+    MANIFEST,
+    SCHEMA,
+    STATISTICS,
+    Counts,
+    Manifest,
+    Split,
+    completed_text,
+)
+from schemas.receipt import LAYOUT, Label, receipt_features
+from schemas.statistics import RecordSummary
+from schemas.tfmd import schema_text, statistics_bytes
+
+CategoryCounts = Mapping[
+    tuple[str, str], IntArray
+]  # (split, category) to the records of each value
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkSummary:
+    """What the manifest needs to know of a chunk."""
+
+    number: int
+    inputs: int
+    quarantined: Mapping[str, int]
+    clipped_boxes: int
+    fingerprint: str
+
+    @classmethod
+    def of(cls, chunk: PreparedChunk) -> Self:
+        """Summary of a prepared chunk."""
+        return cls(
+            number=chunk.number,
+            inputs=chunk.inputs,
+            quarantined=dict(Counter(each.reason for each in chunk.rejected)),
+            clipped_boxes=chunk.clipped_boxes,
+            fingerprint=chunk.fingerprint,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publisher:
+    """Publishes what lies in `staged` as `output`.
+
+    Attributes:
+      output: the dataset directory.
+      staging: the whole staging directory, deleted at the end.
+      staged: the folder in it that holds the finished files.
+      labels: the labels that the user declared.
+      split_names: the splits in their order.
+      build_options: options that shaped the bytes, for the manifest.
+      request: identifies what was asked for, see `BuildOptions.request`.
+      launch: identifies the launch of the build, see `BuildOptions.launch`.
+    """
+
+    output: str
+    staging: str
+    staged: str
+    labels: tuple[Label, ...]
+    split_names: tuple[str, ...]
+    build_options: Mapping[str, Any]
+    request: str
+    launch: str
+
+    def publish(
+        self,
+        plan: Plan,
+        inputs: int,
+        chunks: Sequence[ChunkSummary],
+        shards: Sequence[WrittenShard],
+        category_counts: CategoryCounts,
+        duplicates: tuple[int, int],
+        listings: Sequence[ListedFile],
+        vocabularies: Mapping[str, Sequence[str]],
+    ) -> Manifest:
+        """Checks the counts, writes the manifest and moves everything into place.
+
+        Args:
+          plan: which layouts each shard was dealt.
+          inputs: rows that the source gave.
+          chunks: one a prepared chunk.
+          shards: all shards of all splits; their layouts have been compared with the plan.
+          category_counts: (split, category) to the records of each value; values at the end that
+            no record has may be missing.
+          duplicates: how many there are, and how many of them differ in their labels.
+          listings: the quarantine's and the duplicates' files, with their checksums.
+          vocabularies: category name to its values.
+
+        Raises:
+          BuildError: records or shards were lost.
+        """
+        if (known := sum(chunk.inputs for chunk in chunks)) != inputs:
+            raise BuildError(f"the source gave {inputs} rows, {known} were prepared: {TRY_AGAIN}")
+        _check_deal(plan, shards, category_counts)
+        manifest, described = self._describe(
+            chunks, shards, category_counts, duplicates, listings, vocabularies
+        )
+        text = manifest.to_json().encode()
+        for name, data in (described | {MANIFEST: text}).items():
+            files.write(files.join(self.staged, name), data)
+        names = [MANIFEST, *manifest.files]
+        names += [name for each in shards for name in (each.shard.name, each.shard.index_name)]
+        sizes = {each.shard.name: each.shard.size_bytes for each in shards}
+        publication = Publication(
+            launch=self.launch, request=self.request, completed=completed_text(text).strip()
+        )
+        publication.move_into_place(
+            names, sizes, staged=self.staged, staging=self.staging, output=self.output
+        )
+        delete_staging(self.staging)
+        return manifest
+
+    def _describe(
+        self,
+        chunks: Sequence[ChunkSummary],
+        shards: Sequence[WrittenShard],
+        category_counts: CategoryCounts,
+        duplicates: tuple[int, int],
+        listings: Sequence[ListedFile],
+        vocabularies: Mapping[str, Sequence[str]],
+    ) -> tuple[Manifest, dict[str, bytes]]:
+        """The manifest, and name to bytes of the files that describe the records."""
+        features = receipt_features(self.labels)
+        splits, statistics = {}, {}
+        for split in self.split_names:
+            own = sorted((each for each in shards if each.split == split), key=lambda e: e.number)
+            counts = {
+                name: tuple(_padded(category_counts[split, name], len(values)).tolist())
+                for name, values in vocabularies.items()
+            }
+            splits[split] = Split(shards=tuple(each.shard for each in own), category_counts=counts)
+            summary = RecordSummary.merged(each.summary for each in own)
+            statistics[split] = (summary, counts)
+        quarantined: Counter[str] = Counter()
+        fingerprint = hashlib.sha256()
+        for chunk in sorted(chunks, key=lambda chunk: chunk.number):
+            quarantined.update(chunk.quarantined)
+            fingerprint.update(bytes.fromhex(chunk.fingerprint))
+        described = {
+            SCHEMA: schema_text(features, vocabularies).encode(),
+            STATISTICS: statistics_bytes(features, statistics, vocabularies),
+        }
+        manifest = Manifest(
+            features=features,
+            labels=self.labels,
+            vocabularies={name: tuple(values) for name, values in vocabularies.items()},
+            splits=splits,
+            counts=Counts(
+                inputs=sum(chunk.inputs for chunk in chunks),
+                written=sum(split.records for split in splits.values()),
+                duplicates=duplicates[0],
+                duplicates_with_other_labels=duplicates[1],
+                quarantined=dict(quarantined),
+                clipped_boxes=sum(chunk.clipped_boxes for chunk in chunks),
+            ),
+            build_options=self.build_options,
+            source_fingerprint=fingerprint.hexdigest(),
+            written_by=f"tillroll {__version__}",
+            files=dict(listings) | {name: checksum(data) for name, data in described.items()},
+        )
+        return manifest, described
+
+
+def _check_deal(
+    plan: Plan, shards: Sequence[WrittenShard], category_counts: CategoryCounts
+) -> None:
+    """Checks that each planned shard was written once, and every record of it counted.
+
+    Raises:
+      BuildError: shards or records were lost or repeated.
+    """
+    for number, split in enumerate(plan.split_names):
+        own = [each for each in shards if each.split == split]
+        numbers = Counter(each.number for each in own)
+        once = sum(numbers[shard] == 1 for shard in range(plan.shards[number]))
+        if not once == len(own) == plan.shards[number]:
+            raise BuildError(
+                f"{once:,} of the {plan.shards[number]:,} shards of split {split} were written "
+                f"once: {TRY_AGAIN}"
+            )
+        records = sum(each.shard.records for each in own)
+        for category in (name for of, name in category_counts if of == split):
+            counts = category_counts[split, category]
+            expected = plan.counts[:, number] if category == LAYOUT else counts
+            if counts.sum() != records or (_padded(counts, len(expected)) != expected).any():
+                raise BuildError(
+                    f"the {category} of {records:,} records of split {split} was not counted once "
+                    f"each: {TRY_AGAIN}"
+                )
+
+
+def _padded(counts: IntArray, size: int) -> IntArray:
+    return np.pad(counts, (0, size - len(counts)))

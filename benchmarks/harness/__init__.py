@@ -1,0 +1,1 @@
+"""Tools that the benchmark scripts have in common."""

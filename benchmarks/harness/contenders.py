@@ -1,0 +1,239 @@
+"""Input pipelines of tillroll, whole and up to each stage, as contenders of `timing`."""
+
+import dataclasses
+import itertools
+import json
+import multiprocessing
+import os
+import queue
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import tensorflow as tf
+
+from benchmarks.harness.addresses import free_addresses
+from pipeline.config import InputConfig
+from pipeline.distribution import strategies
+from pipeline.input.decode import decode_batches, feature_spec
+from pipeline.input.index_dataset import Slice, TensorArrays, batch_places, training_records
+from pipeline.input.input_pipeline import Elements
+from pipeline.records.reader import Reader
+from pipeline.records.table import make_plan
+from pipeline.sampling.plan import example_seeds
+
+STAGES = ("plan", "read", "parse", "decode", "batch", "device")
+SHUFFLE_BUFFER = 1000  # records
+_ALIVE_S = 2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Training:
+    """The input of a training run.
+
+    Attributes:
+      data_dir: dataset directory.
+      config: options.
+      batch_size: images of a global batch.
+      split: the split.
+      start_step: step to begin with.
+      replicas: more than 1 for MirroredStrategy on as many logical CPUs.
+      workers: more than 1 for MultiWorkerMirroredStrategy in as many processes.
+      order: "dealt" as ever; "sequence", shards one after the other through a buffer of
+        `SHUFFLE_BUFFER` records, which is what else would be done; or "memory", so many records
+        again and again, which takes no reading.
+      slow_reading_ms: time that reading a record takes longer, waiting.
+      slow_decoding_ms: time that decoding an image takes longer, computing.
+    """
+
+    data_dir: str
+    config: InputConfig
+    batch_size: int
+    split: str = "train"
+    start_step: int = 0
+    replicas: int = 1
+    workers: int = 1
+    order: Literal["dealt", "sequence", "memory"] = "dealt"
+    slow_reading_ms: float = 0.0
+    slow_decoding_ms: float = 0.0
+
+    def __post_init__(self) -> None:
+        if min(self.replicas, self.workers) < 1 or min(self.replicas, self.workers) > 1:
+            raise ValueError(
+                f"replicas and workers must be at least 1, and one of them 1, got {self.replicas} "
+                f"and {self.workers}"
+            )
+
+
+def training(run: Training, *, stage: str = "device") -> Iterator[Any]:
+    """Batches up to a stage, the last of `STAGES` that is done.
+
+    "batch" makes whole elements, augmentations included; "device" gives them to the replicas. All
+    before it is what one input pipeline does for itself.
+    """
+    if stage == "device" and run.workers > 1:
+        return _of_workers(run)
+    strategies.keep_host_memory()
+    if stage == "device":
+        strategies.make_logical_cpus(run.replicas)
+        return distributed(run)
+    elements = _load(run, decoding=stage not in ("plan", "read", "parse"))
+    if stage == "batch":
+        return iter(elements.training(Slice(), seed=0, start_step=run.start_step))
+    plan = make_plan(
+        elements.info, run.split, run.config, elements.deck, batch_size=run.batch_size, seed=0
+    )
+    numbers = training_records(elements.deck, plan, Slice(), start_step=run.start_step)
+    if stage == "plan":
+        return iter(numbers.prefetch(tf.data.AUTOTUNE))
+    records = elements.reader.read(
+        numbers, batch_size=run.batch_size, run_length=run.config.reading.run_length
+    )
+    if stage == "read":
+        return iter(records.batch(run.batch_size).prefetch(tf.data.AUTOTUNE))
+    if stage == "parse":
+        names = ("image/encoded", "image/height", "image/width")
+        spec = feature_spec(elements.info.features, names)
+        parsed = records.batch(run.batch_size).map(
+            lambda serialized: tf.io.parse_example(serialized, spec),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        )
+        return iter(parsed.prefetch(tf.data.AUTOTUNE))
+    rows = tf.range(run.batch_size, dtype=tf.int64)
+    seeds = batch_places(Slice(), start_step=run.start_step).flat_map(
+        lambda step, _: tf.data.Dataset.from_tensor_slices(
+            example_seeds(plan.seed, step, rows, TensorArrays())
+        )
+    )
+    decoded = decode_batches(
+        records, seeds, elements.info, run.config, (), batch_size=run.batch_size
+    )
+    return iter(decoded.prefetch(tf.data.AUTOTUNE))
+
+
+def distributed(run: Training, *, produced: tf.Variable | None = None) -> Iterator[Any]:
+    """Global batches under the strategy.
+
+    Args:
+      run: the input.
+      produced: counts the replicas' batches as they are made, int64.
+    """
+    strategy = tf.distribute.get_strategy()
+    if run.replicas > 1:
+        strategy = tf.distribute.MirroredStrategy([f"CPU:{n}" for n in range(run.replicas)])
+    elements = _load(run, decoding=True)
+
+    def pipeline(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        batches = elements.training(Slice.of(context), seed=0, start_step=run.start_step)
+        if produced is None:
+            return batches
+        counted = batches.map(lambda *batch: _counted(produced, batch))
+        return counted.prefetch(tf.data.AUTOTUNE)
+
+    return iter(strategy.distribute_datasets_from_function(pipeline))
+
+
+def _of_workers(run: Training) -> Iterator[Any]:
+    """A number each time all workers have made their slice of a global batch."""
+    context = multiprocessing.get_context("spawn")
+    cluster = {"worker": free_addresses(run.workers)}
+    made = [context.Queue(maxsize=1) for _ in range(run.workers)]
+    workers = []
+    try:
+        for index, each in enumerate(made):
+            task = {"cluster": cluster, "task": {"type": "worker", "index": index}}
+            workers.append(context.Process(target=_work, args=(run, task, each)))
+            workers[-1].start()
+        for step in itertools.count(1):
+            for worker, each in zip(workers, made, strict=True):
+                _wait_for(worker, each)
+            yield step
+    finally:
+        for worker in workers:
+            worker.kill()  # TensorFlow keeps SIGTERM for itself
+
+
+def _wait_for(worker: Any, made: Any) -> None:
+    while True:
+        try:
+            made.get(timeout=_ALIVE_S)
+        except queue.Empty:
+            if worker.is_alive():
+                continue
+            raise RuntimeError(f"a worker ended with status {worker.exitcode}") from None
+        return
+
+
+def _work(run: Training, task: dict[str, Any], made: Any) -> None:
+    os.environ["TF_CONFIG"] = json.dumps(task)
+    strategy = strategies.make_strategy("multi_worker")
+    elements = _load(run, decoding=True)
+    dataset = strategy.distribute_datasets_from_function(
+        lambda context: elements.training(Slice.of(context), seed=0, start_step=run.start_step)
+    )
+    for step, _ in enumerate(dataset):
+        made.put(step)
+
+
+def _counted(produced: tf.Variable, batch: Any) -> Any:
+    with tf.control_dependencies([produced.assign_add(1)]):
+        return tf.nest.map_structure(tf.identity, batch)
+
+
+def _load(run: Training, *, decoding: bool) -> Elements:
+    elements = Elements.load(run.data_dir, run.split, run.batch_size, run.config)
+    if run.order != "dealt":
+        in_sequence: Any = _InSequence(elements.deck.paths, in_memory=run.order == "memory")
+        elements = dataclasses.replace(elements, reader=in_sequence)
+    slow = _SlowReader(
+        elements.reader, run.slow_reading_ms, run.slow_decoding_ms if decoding else 0.0
+    )
+    reader: Any = slow
+    return dataclasses.replace(elements, reader=reader)
+
+
+@dataclasses.dataclass(frozen=True)
+class _InSequence:
+    """A reader that does not care what is asked for."""
+
+    paths: tuple[str, ...]
+    in_memory: bool
+
+    def read(self, batches: tf.data.Dataset, **options: Any) -> tf.data.Dataset:
+        shards = tf.data.Dataset.from_tensor_slices(list(self.paths)).shuffle(len(self.paths))
+        if not self.in_memory:
+            shards = shards.repeat()  # before the buffer, which would mostly be filled again
+        records = shards.interleave(tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE)
+        if self.in_memory:
+            return records.take(SHUFFLE_BUFFER).cache().repeat()
+        return records.shuffle(SHUFFLE_BUFFER)
+
+
+@dataclasses.dataclass(frozen=True)
+class _SlowReader:
+    """A reader whose records take longer to come, and longer to decode."""
+
+    reader: Reader
+    reading_ms: float
+    decoding_ms: float
+
+    def read(self, batches: tf.data.Dataset, **options: Any) -> tf.data.Dataset:
+        records = self.reader.read(batches, **options)
+        if self.reading_ms:
+            variant = tf.raw_ops.SleepDataset(
+                input_dataset=tf.data.experimental.to_variant(records),
+                sleep_microseconds=tf.cast(self.reading_ms * 1e3, tf.int64),
+                output_types=[tf.string],
+                output_shapes=[tf.TensorShape([])],
+            )
+            records = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
+        if self.decoding_ms:
+            records = records.map(self._compute, num_parallel_calls=tf.data.AUTOTUNE)
+        return records
+
+    def _compute(self, record: tf.Tensor) -> tf.Tensor:
+        until = tf.timestamp() + self.decoding_ms / 1e3
+        [late] = tf.while_loop(
+            lambda now: now < until, lambda now: [tf.timestamp()], [tf.timestamp()]
+        )
+        with tf.control_dependencies([late]):
+            return tf.identity(record)

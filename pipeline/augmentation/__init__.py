@@ -1,0 +1,18 @@
+"""Augmentation ops over batches of images and their boxes."""
+
+from pipeline.augmentation.chain import Op as Op
+from pipeline.augmentation.chain import augment as augment
+from pipeline.augmentation.corruption import Blur as Blur
+from pipeline.augmentation.corruption import Erase as Erase
+from pipeline.augmentation.corruption import JpegArtefacts as JpegArtefacts
+from pipeline.augmentation.corruption import Noise as Noise
+from pipeline.augmentation.geometric import Crop as Crop
+from pipeline.augmentation.geometric import Perspective as Perspective
+from pipeline.augmentation.geometric import Rotate as Rotate
+from pipeline.augmentation.geometric import Scale as Scale
+from pipeline.augmentation.geometric import Shear as Shear
+from pipeline.augmentation.photometric import Brightness as Brightness
+from pipeline.augmentation.photometric import Contrast as Contrast
+from pipeline.augmentation.photometric import Gamma as Gamma
+from pipeline.augmentation.photometric import Light as Light
+from pipeline.augmentation.photometric import Shadow as Shadow

@@ -1,0 +1,1 @@
+"""Distribution strategies, clusters and their processes."""

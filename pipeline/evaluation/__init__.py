@@ -1,0 +1,1 @@
+"""Averages over a split, and layout by layout."""

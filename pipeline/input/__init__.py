@@ -1,0 +1,1 @@
+"""The input pipeline: from record numbers to batches, with tf.data."""

@@ -1,0 +1,1 @@
+"""A dataset directory as the runtime sees it."""

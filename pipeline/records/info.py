@@ -1,0 +1,228 @@
+"""What a dataset directory says of itself."""
+
+import argparse
+import os
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from pipeline.option_checks import check_integer
+from pipeline.records.file_systems import load_file_system
+from schemas.excluded import Excluded
+from schemas.index import RecordIndex
+from schemas.manifest import (
+    COMPLETED,
+    EXCLUDED,
+    MANIFEST,
+    STATISTICS,
+    Manifest,
+    Split,
+    check_completed,
+)
+from schemas.receipt import Feature
+from schemas.tfmd import value_counts
+
+DATA_DIR_VARIABLE = "TILLROLL_DATA_DIR"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetInfo:
+    """A finished dataset directory: its manifest, and which damaged records are left out."""
+
+    data_dir: str
+    manifest: Manifest
+    excluded: Excluded
+
+    @property
+    def layouts(self) -> tuple[str, ...]:
+        """Names of the layouts; position is layout id."""
+        return self.manifest.vocabularies["layout"]
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """Features of a record."""
+        return self.manifest.features
+
+    @property
+    def digest(self) -> str:
+        """Hex SHA-256 that two directories share exactly if their records are the same."""
+        return self.manifest.digest
+
+    def split(self, name: str) -> Split:
+        """One split.
+
+        Raises:
+          ValueError: there is no such split.
+        """
+        if name not in self.manifest.splits:
+            raise ValueError(
+                f"{self.data_dir} has no split {name!r}: choose one of "
+                f"{', '.join(self.manifest.splits)}"
+            )
+        return self.manifest.splits[name]
+
+    def records(self, split: str) -> int:
+        """Records of a split, less those left out."""
+        return sum(self._shard_records(split))
+
+    def vocabulary(self, category: str) -> tuple[str, ...]:
+        """Values of a category; position is id.
+
+        Raises:
+          ValueError: there is no such category.
+        """
+        if category not in self.manifest.vocabularies:
+            raise ValueError(
+                f"{category!r} is no category of {self.data_dir}: choose one of "
+                f"{', '.join(self.manifest.vocabularies)}, or build it with "
+                f"--label {category}:category"
+            )
+        return self.manifest.vocabularies[category]
+
+    def record_index(self, split: str) -> RecordIndex:
+        """Index of all records of a split, shard by shard, those left out included."""
+        paths = [os.path.join(self.data_dir, each.index_name) for each in self.split(split).shards]
+        return RecordIndex.concatenate([RecordIndex.from_bytes(read_file(path)) for path in paths])
+
+    def values(self, split: str, feature: str) -> int:
+        """Number of values of a stored feature in all records of a split, by its statistics.
+
+        Raises:
+          ValueError: there is no such split or feature, or the statistics can't be read.
+        """
+        self.split(split)
+        path = os.path.join(self.data_dir, STATISTICS)
+        try:
+            counts = value_counts(read_file(path))
+            return counts[split][feature]
+        except tf.errors.NotFoundError as error:
+            raise ValueError(f"{path} is missing: build the dataset again") from error
+        except ValueError as error:
+            raise ValueError(f"{path} can't be read: {error}; build the dataset again") from error
+        except KeyError as error:
+            raise ValueError(f"{path} has nothing on {error}: build the dataset again") from error
+
+    def steps_per_epoch(self, split: str, global_batch_size: int, *, run_length: int = 1) -> int:
+        """Full global batches in an epoch of training, at least 1.
+
+        Args:
+          split: the split.
+          global_batch_size: records of a step, over all replicas.
+          run_length: as in `pipeline.config.Reading`.
+
+        Raises:
+          ValueError: runs of this length do not make up a batch.
+        """
+        if global_batch_size < 1 or global_batch_size % run_length:
+            raise ValueError(
+                f"global_batch_size must be a positive multiple of run_length {run_length}, "
+                f"got {global_batch_size}"
+            )
+        runs = sum(records // run_length for records in self._shard_records(split))
+        return max(1, runs // (global_batch_size // run_length))
+
+    def evaluation_steps(self, split: str, global_batch_size: int) -> int:
+        """Global batches that hold each record of a split once, the last one padded.
+
+        Raises:
+          ValueError: a batch holds no record.
+        """
+        check_integer("global_batch_size", global_batch_size, example=256)
+        return -(-self.records(split) // global_batch_size)
+
+    def _shard_records(self, split: str) -> list[int]:
+        shards = self.split(split).shards
+        return [each.records - len(self.excluded.positions(each.name)) for each in shards]
+
+
+def load_info(data_dir: str | os.PathLike[str] | None = None) -> DatasetInfo:
+    """Reads the manifest of a dataset directory.
+
+    Args:
+      data_dir: the directory, on any file system that TensorFlow knows, tensorflow-io's included
+        where it is installed; None for the one that the environment variable TILLROLL_DATA_DIR
+        names.
+
+    Raises:
+      ValueError: neither names a directory, its manifest can't be read, or nothing here can read
+        its file system.
+      FileNotFoundError: the directory holds no finished dataset, or may not be read.
+    """
+    directory = os.fspath(data_dir) if data_dir is not None else os.environ.get(DATA_DIR_VARIABLE)
+    if not directory:
+        raise ValueError(
+            f"no dataset directory: pass data_dir, or set the environment variable "
+            f"{DATA_DIR_VARIABLE}"
+        )
+    load_file_system(directory)
+    if reason := _why_missing(directory, COMPLETED):
+        raise FileNotFoundError(
+            f"{directory} holds no finished dataset ({reason}): check the path, or build it with "
+            "python -m beam_jobs.build"
+        )
+    manifest = _read_manifest(directory)
+    excluded = Excluded(dataset_digest=manifest.digest)
+    path = os.path.join(directory, EXCLUDED)
+    if not _why_missing(directory, EXCLUDED):
+        try:
+            excluded = Excluded.from_json(read_file(path), manifest)
+        except ValueError as error:
+            raise ValueError(f"{path} {error}") from error
+    return DatasetInfo(data_dir=directory, manifest=manifest, excluded=excluded)
+
+
+def _read_manifest(directory: str) -> Manifest:
+    """The manifest, if COMPLETED says that it is the one the build wrote.
+
+    Raises:
+      ValueError: it can't be read, or is damaged.
+    """
+    path = os.path.join(directory, MANIFEST)
+    try:
+        text = read_file(path)
+        check_completed(read_file(os.path.join(directory, COMPLETED)), text)
+        return Manifest.from_json(text)
+    except tf.errors.OpError as error:
+        raise ValueError(f"{path} can't be read: {error.message}") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def add_data_dir(parser: argparse.ArgumentParser) -> None:
+    """Adds the argument `data_dir` of `load_info` to a command, which may leave it out."""
+    parser.add_argument(
+        "data_dir",
+        nargs="?",
+        help=f"dataset directory (default: that of the environment variable {DATA_DIR_VARIABLE})",
+    )
+
+
+def read_file(path: str) -> bytes:
+    """A whole file."""
+    with tf.io.gfile.GFile(path, "rb") as file:
+        return file.read()
+
+
+def _why_missing(directory: str, name: str) -> str:
+    """Why a file is not to be had, or nothing where it is.
+
+    Raises:
+      ValueError: the store does not tell.
+    """
+    path = os.path.join(directory, name)
+    try:
+        if path.startswith("s3://"):
+            # `exists` would take any fault of S3 for a no, so that a moment's fault would bring
+            # back the records that are left out.
+            with tf.io.gfile.GFile(path, "rb") as file:
+                file.read(1)
+        elif not tf.io.gfile.exists(path):
+            return f"no file {name}"
+    except tf.errors.NotFoundError:
+        return f"no file {name}"
+    except tf.errors.PermissionDeniedError:
+        # Whoever may not list a bucket of S3 is told so of files that are not there, too.
+        return f"access to {name} is denied"
+    except tf.errors.OpError as error:
+        raise ValueError(f"{path} can't be read: {error.message}") from error
+    return ""

@@ -1,0 +1,214 @@
+"""Records read by offset, in C++, inside the graph."""
+
+from typing import Any, NamedTuple
+
+import numpy.typing as npt
+import tensorflow as tf
+
+from pipeline.config import Reading
+from pipeline.records.table import ALIGNMENT, Deck
+
+_LOCAL_READS = 4  # batches: one at a time is half as fast, more are no faster
+_REMOTE_READS = 16  # runs: from 32 on, reads of an S3 server stalled now and then
+_INT64_BYTES = 8
+_RECORD = tf.TensorSpec([], tf.string)
+_RESUME = "make the dataset again, with start_step; pipeline.train goes on from its last checkpoint"
+
+
+class Piece(NamedTuple):
+    """Neighbours that are read together; int64 scalars, or vectors for many pieces.
+
+    Attributes:
+      shard: position of the shard in `Deck.paths`.
+      offset: byte at which the first record starts.
+      count: number of records.
+    """
+
+    shard: tf.Tensor
+    offset: tf.Tensor
+    count: tf.Tensor
+
+
+class Reader:
+    """Reads records of a deck.
+
+    Of local files some batches are read at a time. A request to a store takes long, so there many
+    are under way, each for a run of records and large enough for most.
+    """
+
+    def __init__(self, deck: Deck, reading: Reading, *, mean_bytes: int) -> None:
+        self._remote = "://" in deck.paths[0]
+        self._parallel_reads = reading.parallel_reads or (
+            _REMOTE_READS if self._remote else _LOCAL_READS
+        )
+        self._buffer_bytes = reading.buffer_bytes or (
+            2 * mean_bytes * reading.run_length if self._remote else 0
+        )
+        with tf.device("CPU"):
+            self._paths = tf.constant(deck.paths)
+            self._index_paths = tf.constant(deck.index_paths)
+            self._index_starts = tf.constant(deck.index_starts)
+            self._shard_ends = tf.constant(deck.shard_ends)
+            self._offset = _shared(deck.offset)
+            self._order = None if deck.order is None else _shared(deck.order)
+            self._follows = _shared(deck.follows)
+
+    def read(
+        self, batches: tf.data.Dataset, *, batch_size: int, run_length: int
+    ) -> tf.data.Dataset:
+        """Serialised records in order; one that can't be read raises an error that names it.
+
+        Args:
+          batches: numbers of the records of each batch, int64 [batch_size].
+          batch_size: a multiple of `run_length`.
+          run_length: most records that are read together.
+        """
+        block_size = run_length if self._remote else batch_size
+        blocks = batches
+        if block_size < batch_size:
+            blocks = blocks.map(lambda numbers: tf.reshape(numbers, [-1, block_size]))
+            blocks = blocks.flat_map(tf.data.Dataset.from_tensor_slices)
+        parallel = {"num_parallel_calls": tf.data.AUTOTUNE, "deterministic": True}
+        return blocks.interleave(
+            lambda numbers: self._read(numbers, run_length),
+            cycle_length=self._parallel_reads,
+            block_length=block_size,
+            **(parallel if self._parallel_reads > 1 else {}),
+        )
+
+    def _read(self, numbers: tf.Tensor, run_length: int) -> tf.data.Dataset:
+        """Records of a block, int64 [n], which lie in one batch.
+
+        After an error some are missing, and what comes next is the explanation, which raises an
+        error of its own. So no batch in which a record is missing is ever complete.
+        """
+        pieces = self._pieces(numbers, run_length)
+        explanation = tf.data.Dataset.from_tensors(numbers).flat_map(self._explanation)
+        return self._from(pieces).concatenate(explanation).take(tf.size(numbers, tf.int64))
+
+    def _pieces(self, numbers: tf.Tensor, run_length: int) -> Piece:
+        """Vectors of the pieces that hold these records."""
+        if run_length == 1:
+            return self._place(numbers, tf.ones_like(numbers))
+        place = tf.range(tf.size(numbers))
+        before = tf.concat([numbers[:1], numbers[:-1]], axis=0)
+        goes_on = (place % run_length > 0) & (numbers == before + 1)
+        begins = tf.where(~(goes_on & tf.gather(self._follows, numbers)))[:, 0]
+        ends = tf.concat([begins[1:], [tf.size(numbers, tf.int64)]], axis=0)
+        return self._place(tf.gather(numbers, begins), ends - begins)
+
+    def _place(self, first: tf.Tensor, count: tf.Tensor) -> Piece:
+        place = first if self._order is None else tf.gather(self._order, first)
+        shard = tf.searchsorted(
+            self._shard_ends, tf.cast(place, tf.int64), side="right", out_type=tf.int64
+        )
+        return Piece(shard, tf.gather(self._offset, place), count)
+
+    def _from(self, pieces: Piece) -> tf.data.Dataset:
+        """The records of pieces, all but some where one can't be read."""
+        paths = tf.gather(self._paths, pieces.shard)
+        vectors = (paths[:, None], pieces.offset[:, None], pieces.count)
+        slices = tf.data.Dataset.from_tensor_slices(vectors)
+        # With `slices.flat_map` a thread would hand each piece to another and wait for it. Without
+        # parallelism of ops, for which tf.data's methods have no option, it opens them itself.
+        opened = tf.raw_ops.MapDataset(
+            input_dataset=tf.data.experimental.to_variant(slices),
+            other_arguments=[],
+            f=self._piece.get_concrete_function(*slices.element_spec),
+            output_types=[tf.variant],
+            output_shapes=[tf.TensorShape([])],
+            use_inter_op_parallelism=False,
+        )
+        found = tf.data.experimental.from_variant(opened, tf.TensorSpec([], tf.variant)).flat_map(
+            lambda piece: tf.data.experimental.from_variant(piece, _RECORD)
+        )
+        # A file that can't be opened fails for ever, so it is asked for so many records only. This
+        # is what `choose_from_datasets` does too, at six times the cost.
+        asked = tf.data.Dataset.from_tensors(tf.constant(0, tf.int64))
+        variant = tf.raw_ops.DirectedInterleaveDataset(
+            selector_input_dataset=tf.data.experimental.to_variant(
+                asked.repeat(tf.reduce_sum(pieces.count))
+            ),
+            data_input_datasets=[tf.data.experimental.to_variant(found)],
+            output_types=[tf.string],
+            output_shapes=[tf.TensorShape([])],
+            stop_on_empty_dataset=True,
+        )
+        limited = tf.data.experimental.from_variant(variant, _RECORD)
+        return limited.ignore_errors(log_warning=True)
+
+    @tf.function(autograph=False)
+    def _piece(self, path: tf.Tensor, offset: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+        """The dataset of a piece, as a variant."""
+        shard = tf.raw_ops.TFRecordDatasetV2(
+            filenames=path,
+            compression_type="",
+            buffer_size=self._buffer_bytes,
+            byte_offsets=offset,
+        )
+        records = tf.data.experimental.from_variant(shard, _RECORD).take(count)
+        return tf.data.experimental.to_variant(records)
+
+    def _explanation(self, numbers: tf.Tensor) -> tf.data.Dataset:
+        """No records but errors: each is read by itself, and the bad ones are named."""
+
+        def attempt(number: tf.Tensor) -> tf.data.Dataset:
+            single = self._pieces(number[None], 1)
+            named = tf.data.Dataset.from_tensors(single).map(self._name)
+            return self._from(single).concatenate(named).take(1)
+
+        def second_attempt(_: tf.Tensor) -> tf.Tensor:
+            shards, _ = tf.unique(self._pieces(numbers, 1).shard)
+            paths = tf.strings.reduce_join(tf.gather(self._paths, shards), separator=", ")
+            return _failure([paths, " could be read at the second attempt only: ", _RESUME])
+
+        again = tf.data.Dataset.from_tensor_slices(numbers).flat_map(attempt)
+        # An error takes its record out of this batch, which is whole only where there was none.
+        all_read = again.batch(tf.size(numbers, tf.int64), drop_remainder=True)
+        behind = tf.data.Dataset.from_tensors(numbers).map(
+            lambda _: _failure(["an earlier record of this batch cannot be read: ", _RESUME])
+        )
+        return all_read.map(second_attempt).concatenate(behind)
+
+    def _name(self, single: Piece) -> tf.Tensor:
+        """Raises the error of a record that can't be read; its id is in the index file."""
+        piece = Piece(*(each[0] for each in single))
+        index = tf.io.read_file(tf.gather(self._index_paths, piece.shard))
+        records, *starts = tf.unstack(
+            tf.cast(tf.gather(self._index_starts, piece.shard), tf.int32), num=4
+        )
+
+        def column(start: tf.Tensor) -> tf.Tensor:
+            return tf.io.decode_raw(
+                tf.strings.substr(index, start, _INT64_BYTES * records), tf.int64
+            )
+
+        position = tf.argmax(tf.cast(column(starts[0]) == piece.offset, tf.int32))
+        ends = tf.concat([[0], column(starts[1])], axis=0)
+        begin, end = tf.cast(ends[position], tf.int32), tf.cast(ends[position + 1], tf.int32)
+        return _failure(
+            [
+                tf.gather(self._paths, piece.shard),
+                ": record ",
+                tf.strings.substr(index, starts[2] + begin, end - begin),
+                " at byte ",
+                tf.strings.as_string(piece.offset),
+                " cannot be read; python -m beam_jobs.verify tells what is wrong with it, and with "
+                "--exclude leaves out all that is damaged, records of a missing shard too; "
+                "pipeline.train then goes on with --other-data",
+            ]
+        )
+
+
+def _shared(array: npt.NDArray[Any]) -> tf.Tensor:
+    """A tensor of the array's own memory: millions of records are too many to hold twice."""
+    if array.ctypes.data % ALIGNMENT:  # not made by `aligned_empty`
+        return tf.constant(array)
+    return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+
+
+def _failure(sentence: list[tf.Tensor | str]) -> tf.Tensor:
+    """A string that is never made: raises the sentence, in which quotes would be escaped."""
+    message = tf.strings.join(sentence)
+    with tf.control_dependencies([tf.debugging.Assert(False, [message])]):
+        return tf.identity(message)

@@ -1,0 +1,1 @@
+"""Exported models, which take image files."""

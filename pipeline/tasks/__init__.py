@@ -1,0 +1,1 @@
+"""Tasks: a model with its loss and metrics, as the trainer needs them."""

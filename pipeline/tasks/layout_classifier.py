@@ -1,0 +1,131 @@
+"""The task of telling receipts' layouts, or another category, apart."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import keras
+import tensorflow as tf
+
+from pipeline.augmentation.presets import LIGHT
+from pipeline.config import Balance, InputConfig
+from pipeline.records.info import DatasetInfo
+
+_DEEP_STAGES = 4
+_GROUPS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayoutClassifier:
+    """A convolutional net with a softmax over the values of a category.
+
+    Attributes:
+      label: the category, the layout or a label of type category; batches are spread evenly over
+        its values.
+      size: height and width of the greyscale images in pixels.
+      depth: "shallow" is one convolution, pooled, and a dense layer; "deep" is four stages of two
+        normalised convolutions each, averaged over the image, and a dense layer.
+      width: filters of the first convolution; each further stage of "deep" doubles them.
+      units: units of the dense layer.
+      dropout: fraction of the dense layer's outputs set to 0 while training.
+      label_smoothing: share of the target that is spread over all values.
+      augment: images are turned, scaled, tilted and lit at random.
+    """
+
+    label: str = "layout"
+    size: int = 128
+    depth: Literal["shallow", "deep"] = "shallow"
+    width: int = 32
+    units: int = 128
+    dropout: float = 0.0
+    label_smoothing: float = 0.0
+    augment: bool = False
+
+    def __post_init__(self) -> None:
+        if self.depth not in ("shallow", "deep"):
+            raise ValueError(f"depth must be 'shallow' or 'deep', got {self.depth!r}")
+        if self.size < 32:
+            raise ValueError(f"size must be at least 32 pixels, got {self.size}")
+        if self.width < _GROUPS or self.width % _GROUPS:
+            raise ValueError(f"width must be a multiple of {_GROUPS}, got {self.width}")
+        if self.units < 1:
+            raise ValueError(f"units must be at least 1, got {self.units}")
+        for name in ("dropout", "label_smoothing"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be 0 to less than 1, got {getattr(self, name)}")
+
+    def inputs(self, info: DatasetInfo) -> InputConfig:
+        """Greyscale images and the id of their category."""
+        return InputConfig(
+            height=self.size,
+            width=self.size,
+            channels=1,
+            label=self.label,
+            features=("image", "label"),
+            augmentations=LIGHT if self.augment else (),
+            balance=Balance(by=self.label),
+        )
+
+    def build(self, info: DatasetInfo) -> keras.Model:
+        """From images float32 [n, size, size, 1] to logits float32 [n, values].
+
+        Raises:
+          ValueError: the category has a single value, or is none.
+        """
+        values = len(info.vocabulary(self.label))
+        if values < 2:
+            raise ValueError(
+                f"every receipt of {info.data_dir} has the same {self.label!r}: there is nothing "
+                "to classify, choose another label"
+            )
+        return keras.Sequential(
+            [
+                keras.Input((self.size, self.size, 1), name="image"),
+                # Paper is 0 and ink 1: the dense layer learns little from a sheet of equal inputs.
+                keras.layers.Rescaling(-1.0, offset=1.0),
+                *(self._shallow() if self.depth == "shallow" else self._deep()),
+                keras.layers.Dense(self.units, activation="relu"),
+                keras.layers.Dropout(self.dropout),
+                keras.layers.Dense(values, dtype="float32"),  # float32 under mixed precision too
+            ]
+        )
+
+    def _shallow(self) -> list[keras.Layer]:
+        return [
+            keras.layers.Conv2D(self.width, 3, activation="relu"),
+            keras.layers.MaxPooling2D(),
+            keras.layers.Flatten(),
+        ]
+
+    def _deep(self) -> list[keras.Layer]:
+        layers = []
+        for stage in range(_DEEP_STAGES):
+            for _ in range(2):
+                layers += [
+                    keras.layers.Conv2D(self.width << stage, 3, padding="same", use_bias=False),
+                    # Not over the batch: what an example gives must not depend on its neighbours.
+                    keras.layers.GroupNormalization(_GROUPS),
+                    keras.layers.ReLU(),
+                ]
+            layers.append(keras.layers.MaxPooling2D())
+        return [*layers, keras.layers.GlobalAveragePooling2D()]
+
+    def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
+        """Cross-entropy of each example, float32 [n]."""
+        values = outputs.shape[-1]
+        target = tf.one_hot(batch["label"], values) * (1 - self.label_smoothing)
+        target += self.label_smoothing / values
+        return tf.nn.softmax_cross_entropy_with_logits(target, outputs)
+
+    def metrics(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Whether the likeliest value is the right one."""
+        found = tf.argmax(outputs, axis=-1)
+        return {"accuracy": tf.cast(found == batch["label"], tf.float32)}
+
+    def predictions(self, outputs: Any) -> dict[str, Any]:
+        """The id of the likeliest value, int64 [n], and its probability, float32 [n]."""
+        probabilities = tf.nn.softmax(outputs)
+        return {
+            "label": tf.argmax(outputs, axis=-1),
+            "probability": tf.reduce_max(probabilities, axis=-1),
+        }

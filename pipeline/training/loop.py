@@ -1,0 +1,239 @@
+"""A training run: steps, evaluations and checkpoints until the end, or until it is told to stop."""
+
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from pipeline.distribution.stop_request import StopRequest
+from pipeline.training.checkpoints import Checkpoints
+from pipeline.training.non_finite import check_losses
+from pipeline.training.report import Report
+from pipeline.training.run_directory import BEST, CHECKPOINTS, RunFolder
+from pipeline.training.run_identity import COMPARISON_OPTIONS
+from pipeline.training.trainer import Progress, Trainer
+
+Figures = Mapping[str, float]
+
+STOPPED = 75  # EX_TEMPFAIL of sysexits.h: run the same command again to go on
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What a run does beside training.
+
+    Attributes:
+      checkpoint_every: steps from a checkpoint to the next.
+      keep: checkpoints that are kept, beside the best.
+      evaluate_every: steps from an evaluation to the next; None for one at the end.
+      evaluation_split: the split to evaluate on.
+      patience: evaluations without a lower loss after which the run ends; None for any number.
+        Those whose loss is not finite don't count.
+      other_data: go on from a checkpoint of other data, another model or another order of the
+        examples.
+    """
+
+    checkpoint_every: int = 200
+    keep: int = 3
+    evaluate_every: int | None = None
+    evaluation_split: str = "validation"
+    patience: int | None = None
+    other_data: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("checkpoint_every", "keep", "evaluate_every", "patience"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        if self.patience is not None and self.evaluate_every is None:
+            raise ValueError(
+                f"patience {self.patience} counts evaluations, and there is only one, at the end: "
+                "give evaluate_every"
+            )
+
+
+class RunCheckpoints(NamedTuple):
+    """A run's checkpoints: the newest ones, and the one with the lowest loss."""
+
+    newest: Checkpoints
+    best: Checkpoints
+
+
+def resume(
+    trainer: Trainer,
+    folder: RunFolder,
+    options: RunOptions,
+    *,
+    warn: Callable[[str], None] = lambda _: None,
+) -> RunCheckpoints:
+    """Brings the trainer to the newest whole checkpoint, if there is one.
+
+    Args:
+      trainer: what is trained.
+      folder: where the run's files are.
+      options: which checkpoints count.
+      warn: called with a sentence for whatever the user should know.
+
+    Raises:
+      ValueError: the checkpoint is of another run or past its last step, workers see different
+        ones, or there is nothing to evaluate on.
+    """
+    if not trainer.info.records(options.evaluation_split):
+        raise ValueError(
+            f"split {options.evaluation_split!r} of {trainer.info.data_dir} is empty: choose "
+            "another evaluation_split"
+        )
+    checkpoints = RunCheckpoints(
+        newest=_checkpoints(trainer, folder, CHECKPOINTS, options, options.keep),
+        best=_checkpoints(trainer, folder, BEST, options, 1),
+    )
+    checkpoints.newest.restore(other_data=options.other_data, warn=warn)
+    if not trainer.is_same(trainer.step):
+        raise ValueError(
+            f"workers see different checkpoints in {folder.path}, here that of step "
+            f"{trainer.step}: choose a run folder on a file system that all workers share"
+        )
+    if trainer.step > trainer.options.steps:
+        raise ValueError(
+            f"the run in {folder.path} is at step {trainer.step}, behind the last of "
+            f"{trainer.options.steps} steps: choose more steps, or another run folder"
+        )
+    if changes := checkpoints.newest.changes:
+        folder.log_changes(trainer.step, changes)
+        listing = "".join(f"\n  {change}" for change in changes)
+        warn(f"from step {trainer.step + 1} on, other options count:{listing}")
+    return checkpoints
+
+
+def run(
+    trainer: Trainer,
+    folder: RunFolder,
+    options: RunOptions,
+    checkpoints: RunCheckpoints,
+    *,
+    stop: StopRequest | None = None,
+    show: Callable[[Progress, Figures, Figures | None], None] = lambda *_: None,
+) -> bool:
+    """Trains to the end, from where the trainer is.
+
+    A request to stop, to any worker, ends the run after a checkpoint; with parameter servers, to
+    the chief.
+
+    Args:
+      trainer: what is trained.
+      folder: where the run's files go.
+      options: how often.
+      checkpoints: of `resume`.
+      stop: entered before the strategy was made; None where nothing asks the run to stop.
+      show: called after each call of the devices, with its figures and those of the evaluation
+        that followed, if any.
+
+    Returns:
+      Whether the run has come to its end.
+
+    Raises:
+      NonFiniteError: the loss of a step is not finite, or a weight that would be saved.
+    """
+    stop = stop or StopRequest()
+    if trainer.agree(stop.is_made):  # while it started
+        return False
+    folder.begin(trainer.step)
+    report = Report(trainer, folder, options.evaluation_split)
+    total = trainer.options.steps
+    evaluated = folder.evaluations()
+    losses = [
+        loss for step, loss in evaluated.items() if step <= trainer.step and math.isfinite(loss)
+    ]
+
+    def evaluate() -> Figures:
+        evaluation = trainer.evaluate(options.evaluation_split)
+        loss = evaluation.averages["loss"]
+        if math.isfinite(loss):
+            if not losses or loss < min(losses):
+                _save(trainer, checkpoints.best)
+            losses.append(loss)
+        # The log comes last: a step that is in it need not be evaluated again.
+        return report.write(trainer.step, evaluation)
+
+    was_due = trainer.step > 0 and _is_due(trainer.step, options.evaluate_every, total)
+    if was_due and trainer.agree(folder.is_chief and trainer.step not in evaluated):
+        evaluate()  # the run was stopped between a checkpoint and its evaluation
+    batches = trainer.batches() if trainer.step < total else None
+    ended = trainer.step == total or _patience_is_over(losses, options.patience)
+    while not ended:
+        started = time.monotonic()
+        progress = trainer.train(batches, _steps_to_go(trainer, options))
+        elapsed_s = time.monotonic() - started
+        check_losses(progress.losses, last_step=progress.step)
+        figures = _figures(trainer, progress, elapsed_s)
+        folder.log(progress.step, figures)
+        stopping = trainer.agree(stop.is_made)
+        is_due = _is_due(progress.step, options.evaluate_every, total)
+        # Before the evaluation, which may take long, or fail.
+        if stopping or is_due or progress.step % options.checkpoint_every == 0:
+            _save(trainer, checkpoints.newest)
+        found = None
+        if is_due and not stopping:
+            found = evaluate()
+            stopping = trainer.agree(stop.is_made)
+        show(progress, figures, found)
+        ended = found is not None and (
+            progress.step == total or _patience_is_over(losses, options.patience)
+        )
+        if stopping:
+            break
+    return ended
+
+
+def _checkpoints(
+    trainer: Trainer, folder: RunFolder, name: str, options: RunOptions, keep: int
+) -> Checkpoints:
+    identity = trainer.identity().also(
+        {each: getattr(options, each) for each in COMPARISON_OPTIONS}
+    )
+    return Checkpoints(
+        os.path.join(folder.path, name),
+        model=trainer.model,
+        optimizer=trainer.optimizer,
+        identity=identity,
+        keep=keep,
+        is_chief=folder.is_chief,
+    )
+
+
+def _save(trainer: Trainer, checkpoints: Checkpoints) -> None:
+    trainer.check_weights()
+    checkpoints.save(trainer.step)
+
+
+def _steps_to_go(trainer: Trainer, options: RunOptions) -> int:
+    """Steps to the next call's end, where something may be due."""
+    ends = [trainer.options.steps - trainer.step, trainer.options.steps_per_call]
+    for every in (options.checkpoint_every, options.evaluate_every):
+        if every is not None:
+            ends.append(every - trainer.step % every)
+    return min(ends)
+
+
+def _is_due(step: int, every: int | None, total: int) -> bool:
+    return step == total or (every is not None and step % every == 0)
+
+
+def _patience_is_over(losses: list[float], patience: int | None) -> bool:
+    if patience is None or not losses:
+        return False
+    return len(losses) - 1 - int(np.argmin(losses)) >= patience
+
+
+def _figures(trainer: Trainer, progress: Progress, elapsed_s: float) -> dict[str, float]:
+    images = len(progress.losses) * trainer.options.global_batch_size
+    return {
+        "loss": float(np.mean(progress.losses)),
+        "images_per_s": images / elapsed_s,
+        "input_wait": progress.waited_s / elapsed_s,
+        "learning_rate": float(trainer.optimizer.learning_rate.numpy()),
+    }

@@ -1,0 +1,67 @@
+"""What a run's evaluations leave in its folder."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from pipeline.dataset import make_evaluation_dataset
+from pipeline.evaluation.evaluator import Evaluation
+from pipeline.evaluation.layout_table import LayoutTable
+from pipeline.plots.pictures import draw_confusion, draw_samples
+from pipeline.training.run_directory import RunFolder
+from pipeline.training.trainer import Trainer
+
+_SAMPLES = 12
+
+
+class Report:
+    """Writes figures, the table of layouts and pictures of each evaluation; the newest stays."""
+
+    def __init__(self, trainer: Trainer, folder: RunFolder, split: str) -> None:
+        """Reads the first receipts of the split, which are drawn at each evaluation."""
+        self._trainer, self._folder = trainer, folder
+        self._names = trainer.info.vocabulary(trainer.config.label)
+        counts = trainer.info.split("train").category_counts["layout"]
+        self._training_records = np.array(counts, np.int64)
+        features = dict.fromkeys((*(trainer.config.features or ()), "weight"))
+        dataset = make_evaluation_dataset(
+            tf.distribute.get_strategy(),  # each worker reads them by itself, and all the same
+            trainer.info.data_dir,
+            split=split,
+            global_batch_size=_SAMPLES,
+            config=dataclasses.replace(trainer.config, features=tuple(features)),
+        ).dataset
+        self._samples = {name: each.numpy() for name, each in next(iter(dataset)).items()}
+
+    def write(self, step: int, evaluation: Evaluation) -> dict[str, float]:
+        """Writes an evaluation; every worker must call it. Returns its figures by name."""
+        predictions = self._trainer.predict(self._samples["image"])
+        table = LayoutTable(
+            layouts=self._trainer.info.layouts,
+            training_records=self._training_records,
+            evaluation=evaluation,
+        )
+        figures = {**evaluation.averages, **table.summary()}
+        if self._folder.is_chief:
+            self._folder.write_layouts(table.to_csv())
+            self._draw(step, evaluation, predictions)
+        self._folder.log(step, {f"validation/{name}": each for name, each in figures.items()})
+        return figures
+
+    def _draw(self, step: int, evaluation: Evaluation, predictions: dict[str, Any]) -> None:
+        known = self._samples["weight"] > 0  # the rest is padding
+        self._folder.picture(
+            step,
+            "samples",
+            draw_samples(
+                {name: each[known] for name, each in self._samples.items()},
+                {name: each[known] for name, each in predictions.items()},
+                self._names,
+            ),
+        )
+        if evaluation.confusion is not None:
+            label = self._trainer.config.label
+            picture = draw_confusion(evaluation.confusion, self._names, label)
+            self._folder.picture(step, "confusion", picture)

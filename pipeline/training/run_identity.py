@@ -1,0 +1,175 @@
+"""The options that a run's checkpoints remember, and those of them that may change.
+
+Three kinds of options, as a run goes on from a checkpoint:
+
+- Options that shape the stream of examples, or the model: another value makes another run of it,
+  which is refused unless the user insists.
+- Options that shape the updates: another value counts from that step on, and the log says so.
+- All others leave losses and weights as they are, and are not remembered.
+"""
+
+import dataclasses
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+from pipeline.config import InputConfig
+from pipeline.records.info import DatasetInfo
+from pipeline.tasks.base import Task
+from pipeline.training.options import TrainOptions
+from schemas.versioned_json import from_text, to_text
+
+# Of TrainOptions and RunOptions; `steps` is where the cosine schedule ends.
+STREAM_OPTIONS = ("global_batch_size", "seed")
+UPDATE_OPTIONS = (
+    "steps",
+    "learning_rate",
+    "learning_rate_batch",
+    "schedule",
+    "warmup_steps",
+    "weight_decay",
+    "clip_norm",
+    "accumulate",
+    "mixed_precision",
+)
+COMPARISON_OPTIONS = ("evaluation_split",)  # losses of other splits can't be compared
+FREE_OPTIONS = (
+    "steps_per_call",
+    "checkpoint_every",
+    "keep",
+    "evaluate_every",
+    "patience",
+    "other_data",
+)
+# Of InputConfig; all others shape the stream. Augmentations give the same pixels in either place.
+FREE_INPUT_OPTIONS = (
+    "parallel_decodes",
+    "placement",
+    "reading.parallel_reads",
+    "reading.buffer_bytes",
+)
+_FORMAT, _VERSION = "tillroll-run", 1
+
+Value = str | int | float | bool | None
+
+
+class Change(NamedTuple):
+    """An option whose value is another than that of a checkpoint."""
+
+    name: str
+    then: Value
+    now: Value
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.then} then, {self.now} now"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunIdentity:
+    """Options by dotted name, such as "input.balance.by"; of a dataclass, its name comes first.
+
+    Attributes:
+      stream: what the examples and the model depend on.
+      updates: what the weights depend on beside, and the losses that are compared.
+      defaults: of the fields of dataclasses. An option that a checkpoint does not know is newer
+        than the checkpoint, which was trained with what now is the default.
+    """
+
+    stream: Mapping[str, Value]
+    updates: Mapping[str, Value]
+    defaults: Mapping[str, Value] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        task: Task,
+        info: DatasetInfo,
+        config: InputConfig,
+        options: TrainOptions,
+    ) -> Self:
+        """The identity of a run on the dataset `info`."""
+        excluded = hashlib.sha256(info.excluded.to_json().encode()).hexdigest()[:12]
+        stream: dict[str, Value] = {
+            "dataset": info.digest,
+            "excluded": excluded if len(info.excluded) else None,
+        }
+        defaults: dict[str, Value] = {}
+        _flatten("task", task, stream, defaults)
+        # Augmentation on the devices needs the seeds, which no task asks for.
+        features = tuple(name for name in config.features or () if name != "seed")
+        config = dataclasses.replace(config, features=features, placement="host")
+        _flatten("input", config, stream, defaults)
+        for name in FREE_INPUT_OPTIONS:
+            del stream[f"input.{name}"]
+        flat: dict[str, Value] = {}
+        for field in dataclasses.fields(options):
+            _flatten(field.name, getattr(options, field.name), flat, {})
+            _flatten(field.name, field.default, defaults, {})
+        return cls(
+            stream={**stream, **{name: flat[name] for name in STREAM_OPTIONS}},
+            updates={name: flat[name] for name in UPDATE_OPTIONS},
+            defaults=defaults,
+        )
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """The identity in a checkpoint.
+
+        Raises:
+          ValueError: it is not one, or one of a newer version.
+        """
+        repair = "choose another run folder, or say --other-data to go on"
+        values = from_text(text, format_name=_FORMAT, newest_version=_VERSION, repair=repair)
+        return cls(stream=values["stream"], updates=values["updates"])
+
+    def to_json(self) -> str:
+        """The identity as text, for a checkpoint."""
+        values = {"stream": self.stream, "updates": self.updates}
+        return to_text(values, format_name=_FORMAT, version=_VERSION)
+
+    def also(self, updates: Mapping[str, Value]) -> Self:
+        """The identity with further options of the updates."""
+        return dataclasses.replace(self, updates={**self.updates, **updates})
+
+    def stream_changes(self, then: Self) -> list[Change]:
+        """Options of the stream that differ from those of a checkpoint."""
+        return list(_changes(then.stream, self.stream, self.defaults))
+
+    def update_changes(self, then: Self) -> list[Change]:
+        """Options of the updates that differ from those of a checkpoint."""
+        return list(_changes(then.updates, self.updates, self.defaults))
+
+
+def _changes(
+    then: Mapping[str, Value], now: Mapping[str, Value], defaults: Mapping[str, Value]
+) -> Iterable[Change]:
+    for name in sorted(then.keys() | now.keys()):
+        change = Change(name, then.get(name, defaults.get(name)), now.get(name))
+        if change.then != change.now:
+            yield change
+
+
+def _flatten(name: str, value: Any, values: dict[str, Value], defaults: dict[str, Value]) -> None:
+    """Adds a value and what it consists of to `values`, and the defaults of fields to `defaults`.
+
+    `Balance(by="shop")` as "balance" adds "balance": "Balance", "balance.temperature": 1.0, …
+    """
+    if value is None or isinstance(value, str | int | float):
+        values[name] = value
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        values[name] = type(value).__qualname__  # without its module, which may move
+        for field in dataclasses.fields(value):
+            part = f"{name}.{field.name}"
+            if field.default is not dataclasses.MISSING:
+                _flatten(part, field.default, defaults, {})
+            elif field.default_factory is not dataclasses.MISSING:
+                _flatten(part, field.default_factory(), defaults, {})
+            _flatten(part, getattr(value, field.name), values, defaults)
+    elif isinstance(value, tuple | list):
+        for index, item in enumerate(value):
+            _flatten(f"{name}.{index}", item, values, defaults)
+    else:
+        # Every process writes it alike, also where it is a function.
+        values[name] = re.sub(r" at 0x[0-9a-f]+", "", repr(value))

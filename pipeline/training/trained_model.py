@@ -1,0 +1,84 @@
+"""The model that a training run has left in its folder."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from pipeline.records.info import DatasetInfo, load_info
+from pipeline.tasks.base import Task, load_task
+from pipeline.training.checkpoints import DAMAGE, read_identity, written_steps
+from pipeline.training.options import TrainOptions
+from pipeline.training.run_directory import BEST, CHECKPOINTS, OPTIONS
+from pipeline.training.run_identity import RunIdentity
+
+FOLDERS = {"best": BEST, "newest": CHECKPOINTS}
+
+
+class TrainedModel(NamedTuple):
+    """A Keras model with the weights of a step, what it was trained for, and on which dataset."""
+
+    task: Task
+    model: Any
+    info: DatasetInfo
+    step: int
+
+
+def load_trained_model(
+    run_dir: str, *, checkpoint: str = "best", data_dir: str | None = None
+) -> TrainedModel:
+    """Loads a model from the folder of a run of `pipeline.train`.
+
+    Args:
+      run_dir: the run folder.
+      checkpoint: "best" for the one with the lowest validation loss, or "newest".
+      data_dir: the dataset directory where it is now; None for where it was.
+
+    Raises:
+      ValueError: there is no such checkpoint, or it was trained on other data or for another task
+        than options.json tells.
+      FileNotFoundError: there is no run, or no dataset.
+    """
+    path = Path(run_dir, OPTIONS)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{run_dir} is not the folder of a training run (no file {OPTIONS}): check the path"
+        )
+    options = json.loads(path.read_text())
+    directory = os.path.join(run_dir, FOLDERS[checkpoint])
+    steps = written_steps(directory)
+    if not steps:
+        other = "newest" if checkpoint == "best" else "best"
+        raise ValueError(
+            f"{directory} holds no checkpoint: train longer, or choose the checkpoint {other!r}"
+        )
+    info = load_info(data_dir or options["data_dir"])
+    task = load_task(options["task"], options["model"])
+    model = task.build(info)
+    newest = os.path.join(directory, f"step-{max(steps)}")
+    try:
+        _check(newest, task, info)
+        status = tf.train.Checkpoint(model=model).restore(newest)
+        status.assert_existing_objects_matched().expect_partial()
+    except DAMAGE as error:
+        raise ValueError(
+            f"checkpoint {newest} can't be read ({error}): choose another one, or train again"
+        ) from error
+    return TrainedModel(task, model, info, max(steps))
+
+
+def _check(path: str, task: Task, info: DatasetInfo) -> None:
+    now = RunIdentity.of(task, info, task.inputs(info), TrainOptions())
+    differing = [
+        change
+        for change in now.stream_changes(read_identity(path))
+        if change.name.partition(".")[0] in ("dataset", "task")
+    ]
+    if differing:
+        listing = "".join(f"\n  {change}" for change in differing)
+        raise ValueError(
+            f"{path} was trained on another dataset or for another task than the newest command of "
+            f"its run asked for:{listing}\nChoose another checkpoint, or the dataset of then."
+        )

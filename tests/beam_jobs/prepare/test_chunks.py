@@ -1,0 +1,45 @@
+"""Chunks: equal ranges of the hash, in its order, of a sensible size."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("apache_beam")
+
+from beam_jobs.prepare.chunks import chunk_count, group_count
+
+ROWS = st.integers(1, 200_000_000)
+
+
+@pytest.mark.parametrize(
+    ("rows", "chunks"),
+    [
+        pytest.param(1, 1, id="one_row"),
+        pytest.param(33, 32, id="few_rows"),
+        pytest.param(2_000, 64, id="about_30_rows_each"),
+        pytest.param(20_000, 128, id="128_rows_at_least"),
+        pytest.param(1_000_000, 4_096, id="more"),
+        pytest.param(50_000_000, 262_144, id="large"),
+    ],
+)
+def test_number_of_chunks(rows: int, chunks: int) -> None:
+    assert chunk_count(rows) == chunks
+
+
+@given(ROWS)
+@settings(deadline=None)
+def test_number_of_chunks_is_a_power_of_two_of_sensible_size(rows: int) -> None:
+    chunks = chunk_count(rows)
+    assert chunks.bit_count() == 1
+    assert 1 <= rows / chunks < 256
+    assert chunks >= min(rows, 64) / 2
+    assert chunks <= 64 or rows / chunks >= 128 / 2
+
+
+@given(ROWS)
+@settings(deadline=None)
+def test_groups_are_whole_chunks_and_small_enough(rows: int) -> None:
+    groups = group_count(rows)
+    assert chunk_count(rows) % groups == 0
+    assert groups >= min(chunk_count(rows), 1024)
+    assert rows / groups <= 64 * 256

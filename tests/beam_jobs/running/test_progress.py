@@ -1,0 +1,98 @@
+"""What the progress bar shows, and how often it looks."""
+
+import io
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("apache_beam")
+
+from tqdm import tqdm
+
+from beam_jobs.images.image import ImageOptions
+from beam_jobs.options import BuildOptions
+from beam_jobs.prepare.preparer import ChunkPreparer
+from beam_jobs.running import progress
+from beam_jobs.sources.row import Row
+from beam_jobs.sources.source import Source
+from beam_jobs.storage import files
+from tests.support.receipts import draw_receipt
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> BuildOptions:
+    source = Source(path="t.csv", format="csv", columns={}, image_root="")
+    return BuildOptions(source=source, output=str(tmp_path / "out"))
+
+
+@pytest.fixture
+def listed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each folder was listed."""
+    counts: Counter[str] = Counter()
+    list_below = files.list_below
+
+    def counted(directory: str) -> list[str]:
+        counts[Path(directory).name] += 1
+        return list_below(directory)
+
+    monkeypatch.setattr(files, "list_below", counted)
+    return counts
+
+
+def prepare(options: BuildOptions, folder: Path, number: int, *, missing: int = 0) -> Path:
+    """Prepares a chunk of one receipt and some that are missing; returns its sidecar."""
+    draw_receipt(folder / f"{number}.jpg", number)
+    names = [f"{number}.jpg", *(f"missing-{each}.jpg" for each in range(missing))]
+    rows = [
+        Row(id=f"{number}-{name}", uri=str(folder / name), categories={"layout": "a"}).to_bytes()
+        for name in names
+    ]
+    ChunkPreparer(
+        directory=options.prepared_directory, labels=(), image=ImageOptions(), seed=0
+    ).prepare(number, rows)
+    [sidecar] = Path(options.prepared_directory).glob(f"{number:07d}-*.npz")
+    return sidecar
+
+
+def test_a_build_is_watched_from_its_table_to_its_shards(
+    options: BuildOptions, tmp_path: Path, listed: Counter[str]
+) -> None:
+    with tqdm(file=io.StringIO()) as bar:
+        watcher = progress._Watcher(bar, options)
+        watcher.look()
+        assert (bar.total, bar.n, bar.postfix) == (None, 0, "")
+
+        files.write(files.join(options.staging, "inputs.json"), b"4")
+        watcher.look()
+        prepare(options, tmp_path, 0)
+        damaged = prepare(options, tmp_path, 1, missing=2)
+        whole = damaged.read_bytes()
+        damaged.write_bytes(whole[:-1])
+        watcher.look()
+        assert (bar.total, bar.n, bar.postfix) == (4, 1, "")
+        damaged.write_bytes(whole)
+        watcher.look()
+        assert (bar.total, bar.n, bar.postfix) == (4, 4, "rejected 2")
+
+        watcher.look()
+        plan = {"shards": [2, 1]}
+        files.write(files.join(options.staging, "plan.json"), json.dumps(plan).encode())
+        watcher.look()
+        assert bar.postfix == "rejected 2, shards 0/3"
+        index = "receipts-train.index-00000-of-00002"
+        files.write(files.join(options.staged_directory, index), b"")
+        watcher.look()
+        assert bar.postfix == "rejected 2, shards 1/3"
+    assert listed["prepared"] == 2, "a folder is listed that nothing comes into"
+
+
+@pytest.mark.parametrize(
+    ("interval_s", "look_s", "pause_s"),
+    [(0.5, 0.0, 0.5), (0.5, 0.01, 0.5), (0.5, 1.0, 19.0), (10.0, 0.4, 10.0), (10.0, 2.0, 38.0)],
+)
+def test_looking_takes_a_twentieth_of_the_time(
+    interval_s: float, look_s: float, pause_s: float
+) -> None:
+    assert progress._pause_s(interval_s, look_s) == pytest.approx(pause_s)

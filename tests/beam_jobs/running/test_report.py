@@ -1,0 +1,150 @@
+"""The summary and the plan: golden texts, and the warnings that belong to them."""
+
+import tracemalloc
+from typing import Any
+
+import pytest
+
+pytest.importorskip("apache_beam")
+
+from beam_jobs.running.report import plan_summary, summary
+from schemas.manifest import Counts, Manifest, Shard, Split
+
+
+def shards(count: int, size_bytes: int) -> tuple[Shard, ...]:
+    return tuple(
+        Shard(name="s", records=1, size_bytes=size_bytes, crc32c=0, index_name="i", index_crc32c=0)
+        for _ in range(count)
+    )
+
+
+def manifest(
+    counts: Counts, splits: dict[str, tuple[int, tuple[int, ...]]], **fractions: float
+) -> Manifest:
+    """A manifest of splits with (shards, records of each layout)."""
+    layouts = len(next(iter(splits.values()))[1])
+    return Manifest(
+        features=(),
+        labels=(),
+        vocabularies={"layout": tuple(f"shop{number}" for number in range(layouts))},
+        splits={
+            name: Split(shards=shards(count, 600_000), category_counts={"layout": histogram})
+            for name, (count, histogram) in splits.items()
+        },
+        counts=counts,
+        build_options={"splits": fractions},
+        source_fingerprint="",
+        written_by="",
+    )
+
+
+def test_summary() -> None:
+    counts = Counts(
+        inputs=12_021,
+        written=12_011,
+        duplicates=3,
+        quarantined={"too_small": 1, "corrupt": 5, "bad_row": 1},
+        duplicates_with_other_labels=2,
+        clipped_boxes=1_000,
+    )
+    splits = {"train": (4, (9_000, 1_809, 1)), "validation": (1, (1_000, 201, 0))}
+    text = summary(manifest(counts, splits, train=0.9, validation=0.1), "/data/out")
+    assert text == (
+        "/data/out is complete\n"
+        "  inputs       12,021\n"
+        "  written      12,011\n"
+        "  duplicates   3 (2 with other labels than the kept)\n"
+        "  quarantined  7: corrupt 5, bad_row 1, too_small 1\n"
+        "  size         3.0 MB\n"
+        "  clipped      1,000 boxes that reached beyond their image\n"
+        "  train        10,810 records in 4 shards\n"
+        "  validation   1,201 records in 1 shard\n"
+        "  layouts      3, 1 of them with a single receipt\n"
+        "  commonest    shop0: 10,000\n"
+        "  rarest       shop2: 1\n"
+        "  fairness     at most 0.75 of a record off a layout's fair share, in any shard\n"
+    )
+
+
+def test_a_summary_says_nothing_of_what_did_not_happen() -> None:
+    counts = Counts(inputs=20, written=20, duplicates=0, quarantined={})
+    text = summary(manifest(counts, {"train": (2, (12, 8))}, train=1.0), "out")
+    assert "  duplicates   0\n" in text
+    assert "  quarantined  0\n" in text
+    assert "at most 0 of a record off" in text
+    for word in ("clipped", "with other labels", "warning"):
+        assert word not in text
+
+
+def test_a_plan() -> None:
+    outline: dict[str, Any] = {
+        "inputs": 1_030,
+        "rejected": {"layout_missing": 30},
+        "layouts": ["kiosk", "zoo"],
+        "counts": [[810, 90], [90, 10]],
+        "shards": [3, 1],
+    }
+    assert plan_summary(outline, {"train": 0.9, "test": 0.1}, "out") == (
+        "plan for out (no image was read)\n"
+        "  inputs         1,030\n"
+        "  to write       1,000, less duplicates and unreadable images\n"
+        "  to quarantine  30: layout_missing 30\n"
+        "  train          900 records in 3 shards\n"
+        "  test           100 records in 1 shard\n"
+        "  layouts        2, 0 of them with a single receipt\n"
+        "  commonest      kiosk: 900\n"
+        "  rarest         zoo: 100\n"
+        "  fairness       at most 0 of a record off a layout's fair share, in any shard\n"
+    )
+
+
+def test_a_plan_needs_no_table_of_layouts_by_shards() -> None:
+    layouts, shard_count = 2_000, 4_000
+    outline: dict[str, Any] = {
+        "inputs": 3 * layouts,
+        "rejected": {},
+        "layouts": [f"shop{number}" for number in range(layouts)],
+        "counts": [[3]] * layouts,
+        "shards": [shard_count],
+    }
+    tracemalloc.start()
+    text = plan_summary(outline, {"train": 1.0}, "out")
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "at most 0.99925 of a record off" in text
+    assert peak_bytes < layouts * shard_count
+
+
+@pytest.mark.parametrize(
+    ("counts", "warnings"),
+    [
+        pytest.param([[9, 1], [90, 10]], [], id="as_asked_for"),
+        pytest.param([[9, 1], [1, 0]], [], id="single_receipts_go_to_train"),
+        pytest.param(
+            [[1, 0], [1, 0]],
+            [
+                "warning: split test is empty: most layouts have too few receipts to share (a "
+                "layout's only receipt goes to train)"
+            ],
+            id="empty_split",
+        ),
+        pytest.param(
+            [[5, 5], [89, 11], [9, 1]],
+            [
+                "warning: keeping groups together put 2 of 3 layouts off their split shares by a "
+                "receipt or more; most of all a, 5 instead of 9.0 in train"
+            ],
+            id="groups",
+        ),
+    ],
+)
+def test_warnings(counts: list[list[int]], warnings: list[str]) -> None:
+    outline: dict[str, Any] = {
+        "inputs": sum(map(sum, counts)),
+        "rejected": {},
+        "layouts": ["a", "b", "c"][: len(counts)],
+        "counts": counts,
+        "shards": [1, 1],
+    }
+    text = plan_summary(outline, {"train": 0.9, "test": 0.1}, "out")
+    assert [line for line in text.splitlines() if line.startswith("warning")] == warnings

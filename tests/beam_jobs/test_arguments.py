@@ -1,0 +1,303 @@
+"""The command line: what each argument means, and what a wrong one is told."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("apache_beam")
+
+from beam_jobs.arguments import build_options, parser
+from beam_jobs.images.image import ImageOptions
+from beam_jobs.options import BuildOptions
+from beam_jobs.sources.source import Source
+from schemas.receipt import Label
+
+
+def options_of(*argv: str) -> BuildOptions:
+    return build_options(parser().parse_args(["--input=/in/t.csv", "--output=/out", *argv]))
+
+
+def test_defaults_are_those_of_the_options() -> None:
+    source = Source(path="/in/t.csv", format="csv", columns={}, image_root="/in")
+    assert options_of() == BuildOptions(source=source, output="/out")
+
+
+def test_every_argument_reaches_its_option() -> None:
+    options = options_of(
+        "--input=gs://b/x/*.parquet", "--input-format=parquet",
+        "--label=total:float", "--label", "currency:category",
+        "--columns=image=file, layout=shop", "--image-root=gs://b/images",
+        "--box-frame=upright", "--output=gs://b/out",
+        "--encoding=raw", "--max-side=512", "--quality=80", "--raw-size=128x64", "--fit=stretch",
+        "--channels=1", "--split=train=0.5,test=0.5", "--shards=train=8,test=4",
+        "--shard-size-mb=64", "--shards-multiple-of=4", "--seed=7", "--max-bad-fraction=0.5",
+        "--max-pixels=1000", "--min-side=8", "--max-input-mb=3",
+        "--max-image-memory-mb=500", "--max-image-seconds=9",
+    )  # fmt: skip
+    assert options == BuildOptions(
+        source=Source(
+            path="gs://b/x/*.parquet",
+            format="parquet",
+            labels=(Label(name="total", type="float"), Label(name="currency", type="category")),
+            columns={"image": "file", "layout": "shop"},
+            image_root="gs://b/images",
+            confine_images=True,
+        ),
+        output="gs://b/out",
+        image=ImageOptions(
+            encoding="raw",
+            max_side=512,
+            quality=80,
+            raw_size=(128, 64),
+            fit="stretch",
+            channels=1,
+            max_pixels=1000,
+            min_side=8,
+            max_input_bytes=3 << 20,
+            max_memory_bytes=500 << 20,
+            max_seconds=9,
+            box_frame="upright",
+        ),
+        splits={"train": 0.5, "test": 0.5},
+        shards={"train": 8, "test": 4},
+        shard_size_mb=64,
+        shards_multiple_of=4,
+        seed=7,
+        max_bad_fraction=0.5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "channels"),
+    [
+        ([], None),
+        (["--encoding=raw"], 3),
+        (["--encoding=raw", "--channels=1"], 1),
+        (["--channels=3"], 3),
+    ],
+    ids=["jpeg_keeps_what_comes", "raw_is_rgb", "raw_grey", "rgb"],
+)
+def test_channels(argv: list[str], channels: int | None) -> None:
+    assert options_of(*argv).image.channels == channels
+
+
+@pytest.mark.parametrize(
+    ("argv", "shards"),
+    [
+        ([], None),
+        (["--shards=6"], {"train": 6, "validation": 6}),
+        (["--shards=validation=1,train=6"], {"train": 6, "validation": 1}),
+    ],
+    ids=["by_size", "one_for_all", "by_name"],
+)
+def test_shards(argv: list[str], shards: dict[str, int] | None) -> None:
+    assert options_of(*argv).shards == shards
+
+
+@pytest.mark.parametrize("option", ["--columns=image=photo", "--image-root=photos"])
+def test_options_of_tables_are_refused_for_a_folder(tmp_path: Path, option: str) -> None:
+    sentence = f"{option.partition('=')[0]} is for tables, and {tmp_path} is a folder input"
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        options_of("--input", str(tmp_path), option)
+
+
+@pytest.mark.parametrize(
+    ("path", "format_"),
+    [
+        ("t.csv", "csv"),
+        ("t.csv.gz", "csv"),
+        ("t.jsonl", "jsonl"),
+        ("part-*.jsonl.gz", "jsonl"),
+        ("t.csv.zst", "csv"),
+        ("t.jsonl.bz2", "jsonl"),
+        ("spark.csv", "csv"),
+        ("spark.parquet/", "parquet"),
+        ("t.parquet", "parquet"),
+        ("folder", "folder"),
+        ("scans", "sroie"),
+    ],
+)
+def test_the_format_follows_from_the_name(tmp_path: Path, path: str, format_: str) -> None:
+    (tmp_path / "folder" / "img").mkdir(parents=True)
+    for name in ("spark.csv", "spark.parquet"):
+        (tmp_path / name).mkdir()
+    for name in ("img", "box", "key"):
+        (tmp_path / "scans" / name).mkdir(parents=True)
+        (tmp_path / "scans" / name / "1").touch()
+    source = options_of(f"--input={tmp_path / path}").source
+    assert source.format == format_
+    in_folder = format_ in ("folder", "sroie")
+    assert source.image_root == str(tmp_path / path if in_folder else tmp_path)
+
+
+def test_a_table_on_a_store_may_be_a_folder() -> None:
+    source = options_of("--input=gs://b/in/t.parquet/").source
+    assert (source.path, source.image_root) == ("gs://b/in/t.parquet", "gs://b/in")
+
+
+def test_an_image_root_confines_the_images() -> None:
+    assert not options_of().source.confine_images
+    assert options_of("--image-root=/images").source.confine_images
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t[1].csv", "*.csv"])
+def test_images_lie_beside_a_table_in_a_folder_with_glob_characters(
+    tmp_path: Path, name: str
+) -> None:
+    folder = tmp_path / "scans [2024]"
+    folder.mkdir()
+    source = options_of(f"--input={folder / name}").source
+    assert (source.path, source.image_root) == (str(folder / name), str(folder))
+
+
+def test_the_format_can_be_set(tmp_path: Path) -> None:
+    source = options_of(f"--input={tmp_path / 'list.txt'}", "--input-format=csv").source
+    assert (source.format, source.path) == ("csv", str(tmp_path / "list.txt"))
+
+
+def test_local_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = options_of("--input=sub/t.csv", "--output=out", "--image-root=images")
+    assert options.source.path == str(tmp_path / "sub" / "t.csv")
+    assert options.source.image_root == str(tmp_path / "images")
+    assert options.output == str(tmp_path / "out")
+    assert options_of("--input=t.csv").source.image_root == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        pytest.param(
+            ["--input=/nowhere/at/all"],
+            "--input /nowhere/at/all is neither a folder nor named .csv, .jsonl or .parquet: check "
+            "the path, or set --input-format",
+            id="input",
+        ),
+        pytest.param(
+            ["--input=/in/*/t.csv"],
+            "--input /in/*/t.csv matches tables in many folders: set --image-root",
+            id="many_folders",
+        ),
+        pytest.param(
+            ["--columns=picture=file,shop=s"],
+            "--columns knows image, id, layout, group, boxes, not picture, shop",
+            id="columns_unknown",
+        ),
+        *(
+            pytest.param(
+                [f"--columns={text}"], f"--columns takes KEY=VALUE,…, got {text!r}", id=text
+            )
+            for text in ("image", "image=", "=file")
+        ),
+        pytest.param(
+            ["--label=total"],
+            "label 'total' has no type: write NAME:TYPE, TYPE one of string, int, float, category",
+            id="label",
+        ),
+        pytest.param(
+            ["--label=total:int", "--label=total:float"],
+            "label 'total' is declared 2 times: keep one",
+            id="label_twice",
+        ),
+        pytest.param(
+            ["--shards=many"], "--shards takes a number or NAME=N,…, got 'many'", id="shards"
+        ),
+        pytest.param(
+            ["--shards=train=x,validation=1"],
+            "--shards takes a number or NAME=N,…, got 'train=x,validation=1'",
+            id="shards_by_name",
+        ),
+        pytest.param(
+            ["--shards=train=1"],
+            "shards are given for train, but the splits are train, validation: give a number for "
+            "each split, or one for all",
+            id="shards_of_one_split",
+        ),
+        *(
+            pytest.param(
+                [f"--raw-size={text}"],
+                f"--raw-size takes HEIGHTxWIDTH in pixels, as in 256x256, got {text!r}",
+                id=f"raw_size_{text}",
+            )
+            for text in ("256", "256x", "x256", "-1x256", "256x256x3", "²x256", "")
+        ),
+        pytest.param(
+            ["--raw-size=8x256"],
+            "raw_size must be sides of 16 to 16384 pixels, got (8, 256)",
+            id="raw_size_too_small",
+        ),
+        pytest.param(
+            ["--split=train=0.9"],
+            "split fractions must add up to 1, 'train=0.9' adds up to 0.9",
+            id="split",
+        ),
+        pytest.param(["--quality=100"], "quality must be 1 to 95, got 100", id="quality"),
+        pytest.param(["--seed=-1"], "seed must be 0 to 2**63 - 1, got -1", id="seed"),
+    ],
+)
+def test_arguments_that_are_not_allowed(argv: list[str], sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        options_of(*argv)
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["--shards=train=1,train=2,validation=1", "--columns=image=a,image=b"],
+    ids=["shards", "columns"],
+)
+def test_a_key_given_twice_is_refused(argument: str) -> None:
+    option, _, rest = argument.partition("=")
+    key = rest.partition("=")[0]
+    with pytest.raises(ValueError, match=f"^{option} .*{key}"):
+        options_of(argument)
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        pytest.param([], "the following arguments are required: --input, --output", id="none"),
+        pytest.param(
+            ["--input=a", "--output=b", "--encoding=gif"],
+            "argument --encoding: invalid choice: 'gif'",
+            id="choice",
+        ),
+        pytest.param(
+            ["--input=a", "--output=b", "--seed=x"],
+            "argument --seed: invalid int value: 'x'",
+            id="number",
+        ),
+        pytest.param(
+            ["--input=a", "--output=b", "--qual=9"],
+            "unrecognized arguments: --qual=9",
+            id="no_abbreviations",
+        ),
+    ],
+)
+def test_argparse_refuses(
+    argv: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parser().parse_args(argv)
+    assert caught.value.code == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_beams_options_are_left_to_beam() -> None:
+    known, others = parser().parse_known_args(
+        ["--input=a", "--output=b", "--runner=DataflowRunner", "--project", "p", "--region=r"]
+    )
+    assert known.runner == "DataflowRunner"
+    assert others == ["--project", "p", "--region=r"]
+
+
+def test_help_names_every_argument_and_its_default() -> None:
+    text = parser().format_help()
+    actions: list[Any] = [each for each in parser()._actions if each.option_strings]
+    assert len(actions) > 25
+    for action in actions:
+        assert action.option_strings[-1] in text
+        assert action.help, action.option_strings
+    assert re.search(r"longest side\s+\(default:\s+1024\)", text)
+    assert "%(" not in text

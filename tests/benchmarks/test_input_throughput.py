@@ -1,0 +1,180 @@
+"""The stage ladder and sweeps: their arithmetic, and a small run of each."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("psutil")
+pytest.importorskip("tensorflow")
+
+from benchmarks import input_throughput
+from benchmarks.harness.contenders import Training, training
+from benchmarks.harness.timing import Contender, Result
+from benchmarks.input_throughput import (
+    SWEEPS,
+    from_allocator,
+    ladder_rows,
+    others,
+    sweep_rows,
+    swept,
+)
+from pipeline.config import InputConfig, Reading
+from tests.support.dataset_factory import write_dataset
+
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
+
+def result(images_per_s: float, cpu_ms: float) -> Result:
+    return Result(
+        images_per_s=images_per_s,
+        lowest=images_per_s - 1,
+        highest=images_per_s + 1,
+        first_batch_s=1.0,
+        cpu_ms_per_image=cpu_ms,
+        peak_mb=300.0,
+    )
+
+
+def test_shares_of_stages():
+    rows = ladder_rows(
+        {"read": result(1000, 1.0), "decode": result(250, 3.0), "device": result(200, 4.0)}
+    )
+    assert [row["up to"] for row in rows] == ["read", "decode", "device"]
+    assert [row["adds ms/image"] for row in rows] == [1.0, 3.0, 1.0]
+    assert [row["share"] for row in rows] == pytest.approx([0.2, 0.6, 0.2])
+    assert [row["share of CPU"] for row in rows] == [0.25, 0.5, 0.25]
+
+
+def test_ratios_of_a_sweep():
+    rows = sweep_rows("channels", {"3": result(200, 4.0), "1": result(300, 2.0)})
+    assert [row["channels"] for row in rows] == ["3", "1"]
+    assert [row["ratio"] for row in rows] == [1.0, 1.5]
+
+
+@pytest.mark.parametrize("name", sorted({*SWEEPS} - {"data-dir", "allocator"}))
+def test_a_sweep_changes_its_option_alone(name: str):
+    run = Training(data_dir="there", config=InputConfig(), batch_size=32)
+    changed = {
+        "batch-size": Training(data_dir="there", config=InputConfig(), batch_size=1),
+        "replicas": run,
+        "workers": run,
+        "channels": Training(data_dir="there", config=InputConfig(channels=1), batch_size=32),
+        "size": Training(data_dir="there", config=InputConfig(height=1, width=1), batch_size=32),
+        "parallel-reads": Training(
+            data_dir="there", config=InputConfig(reading=Reading(parallel_reads=1)), batch_size=32
+        ),
+        "parallel-decodes": Training(
+            data_dir="there", config=InputConfig(parallel_decodes=1), batch_size=32
+        ),
+        "run-length": run,
+    }
+    assert swept(run, name, "1") == changed[name]
+    assert swept(run, name, "3" if name == "channels" else "2") != changed[name]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dataset(tmp_path_factory.mktemp("dataset") / "receipts")
+
+
+def test_a_sweep_of_datasets(directory: Path):
+    run = Training(data_dir="there", config=InputConfig(), batch_size=32)
+    assert swept(run, "data-dir", str(directory)) == replace(run, data_dir=str(directory))
+    with pytest.raises(FileNotFoundError, match="holds no finished dataset"):
+        swept(run, "data-dir", "nowhere")
+    with pytest.raises(ValueError, match="--values of channels must be whole numbers, got 'grey'"):
+        swept(run, "channels", "grey")
+
+
+def test_a_sweep_of_allocators(tmp_path: Path):
+    run = Training(data_dir="there", config=InputConfig(), batch_size=32)
+    contender = Contender(function="there:function", options={"run": run})
+    assert swept(run, "allocator", "system") == run
+    assert from_allocator(contender, "tensorflow") == contender
+    chosen = from_allocator(contender, "system")
+    assert chosen == replace(contender, environment={"TF_CPU_ALLOCATOR_USE_BFC": "false"})
+    library = tmp_path / "libmalloc.so"
+    with pytest.raises(
+        ValueError, match=r"libmalloc.so' is no file: give tensorflow or system, or"
+    ):
+        from_allocator(contender, str(library))
+    library.touch()
+    assert from_allocator(contender, str(library)).environment == {
+        "LD_PRELOAD": str(library),
+        "TF_CPU_ALLOCATOR_USE_BFC": "false",
+    }
+
+
+SMALL = ("--size", "32", "32", "--batch-size=8", "--rounds=1", "--batches=3", "--warmup=1")
+
+
+def test_the_ladder_runs(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    figures, plot = tmp_path / "figures.json", tmp_path / "plot.png"
+    files = ["--json", str(figures), "--plot", str(plot)]
+    assert input_throughput.main([str(directory), *SMALL, *files, "--augment", "Rotate"]) == 0
+    written = json.loads(figures.read_text())
+    stages = ["plan", "read", "parse", "decode", "batch", "augment", "device"]
+    assert [row["up to"] for row in written["results"]] == stages
+    assert all(row["images/s"] > 0 for row in written["results"])
+    assert sum(row["share"] for row in written["results"]) == pytest.approx(1)
+    [this, sequence, memory, *ceiling] = written["beside"]
+    assert (this["beside"], this["ratio"]) == ("this", 1)
+    assert sequence["beside"] == "in sequence, shuffle buffer of 1,000"
+    assert memory["beside"] == "decoding alone, records in memory"
+    assert all(each["images/s"] > 0 for each in (sequence, memory, *ceiling))
+    shown = capsys.readouterr().out
+    assert "up to" in shown
+    assert sequence["beside"] in shown
+    assert bool(ceiling) == (not written["missing"])
+    assert written["missing"] in shown
+    assert plot.stat().st_size > 5000
+
+
+def test_a_sweep_runs(directory: Path, tmp_path: Path):
+    figures = tmp_path / "figures.json"
+    arguments = ["--sweep", "replicas", "--values", "1", "2", "--json", str(figures)]
+    assert input_throughput.main([str(directory), *SMALL, *arguments]) == 0
+    results = json.loads(figures.read_text())["results"]
+    assert [row["replicas"] for row in results] == ["1", "2"]
+
+
+def test_a_ceiling_of_decoding_is_no_ceiling_of_pixels(tmp_path: Path):
+    directory = write_dataset(tmp_path / "receipts", raw=True)
+    run = Training(data_dir=str(directory), config=InputConfig(), batch_size=8)
+    found, missing = others(run, tmp_path)
+    assert len(found) == 2
+    assert missing == "no ceiling: pixels need no decoding"
+
+
+def test_workers_take_part_in_every_step(directory: Path):
+    config = InputConfig(height=16, width=16)
+    run = Training(data_dir=str(directory), config=config, batch_size=8, workers=2)
+    steps = training(run)
+    assert [next(steps) for _ in range(6)] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--sweep", "size"], "--sweep NAME and --values N … belong together"),
+        (
+            ["--augment", "Turn"],
+            "--augment 'Turn' is not an operation: choose one that",
+        ),
+        (["--batches=0"], "batch_size and batches must be at least 1"),
+        (["--size", "0", "9"], "height must be at least 1, got 0"),
+        (
+            ["--workers=0"],
+            "replicas and workers must be at least 1, and one of them 1, got 1 and 0",
+        ),
+        (["--workers=2", "--replicas=3"], "and one of them 1, got 3 and 2"),
+        (["--rounds=0"], "--rounds must be at least 1, got 0"),
+        ([], "nowhere holds no finished dataset"),
+    ],
+)
+def test_nonsense(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit, match="2"):
+        input_throughput.main(["nowhere", *arguments])
+    assert sentence in capsys.readouterr().err

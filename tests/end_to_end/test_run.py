@@ -1,0 +1,130 @@
+"""A run that goes on: from which step, and what it does about steps that were not evaluated."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("tensorflow")
+
+from pipeline.evaluation.evaluator import Evaluation
+from pipeline.train import main
+from pipeline.training.trainer import Trainer
+from tests.support.dataset_factory import write_dataset
+
+OPTIONS = (
+    *("--task=tests.support.tiny_task:TinyTask", "--quiet", "--global-batch-size=8"),
+    *("--evaluation-split=train", "--steps-per-call=5"),
+)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dataset(tmp_path_factory.mktemp("run") / "receipts")
+
+
+def steps(run_dir: Path, name: str) -> list[int]:
+    """Steps whose figure of a name the log has, in its order."""
+    lines = map(json.loads, (run_dir / "log.jsonl").read_text().splitlines())
+    return [line["step"] for line in lines if name in line]
+
+
+def test_a_missing_checkpoint_takes_back_to_the_one_before(
+    directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    command = [str(directory), f"--run-dir={tmp_path}", *OPTIONS, "--checkpoint-every=5"]
+    assert main([*command, "--steps=15"]) == 0
+    newest = tmp_path / "checkpoints" / "step-15"
+    newest.with_suffix(".index").unlink()
+    capsys.readouterr()
+    assert main([*command, "--steps=20"]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        f"checkpoint {newest} is missing: the run goes on from step 10, the newest whole one",
+        "from step 11 on, other options count:",
+        "  steps: 15 then, 20 now",
+    ]
+    assert steps(tmp_path, "loss") == [5, 10, 15, 15, 20]
+
+
+def test_fewer_steps_than_were_taken(
+    directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    command = [str(directory), f"--run-dir={tmp_path}", *OPTIONS]
+    assert main([*command, "--steps=5"]) == 0
+    with pytest.raises(SystemExit):
+        main([*command, "--steps=4"])
+    sentence = (
+        f"the run in {tmp_path} is at step 5, behind the last of 4 steps: choose more steps, or "
+        "another run folder"
+    )
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_failed_evaluation_loses_no_steps(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It is made up for by the next start, so that the best checkpoint is the same."""
+    options = ("--steps=20", "--evaluate-every=5", "--checkpoint-every=100")
+    whole, failed = tmp_path / "whole", tmp_path / "failed"
+    assert main([str(directory), f"--run-dir={whole}", *OPTIONS, *options]) == 0
+    evaluate = Trainer.evaluate
+    failing = {5, 20}
+
+    def evaluate_or_fail(trainer: Trainer, split: str) -> Evaluation:
+        if trainer.step in failing:
+            failing.remove(trainer.step)
+            raise OSError("a record cannot be read")
+        return evaluate(trainer, split)
+
+    monkeypatch.setattr(Trainer, "evaluate", evaluate_or_fail)
+    command = [str(directory), f"--run-dir={failed}", *OPTIONS, *options]
+    for _ in range(2):
+        with pytest.raises(OSError, match="a record cannot be read"):
+            main(command)
+    assert main(command) == 0
+    assert not failing
+    for name in ("loss", "validation/loss"):
+        assert steps(failed, name) == steps(whole, name) == [5, 10, 15, 20]
+    best = [path.name for path in (whole / "best").glob("*.index")]
+    assert [path.name for path in (failed / "best").glob("*.index")] == best
+    assert main(command) == 0
+    assert steps(failed, "validation/loss") == [5, 10, 15, 20]
+
+
+def test_a_run_that_needs_no_steps_says_so(
+    directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    command = [str(directory), f"--run-dir={tmp_path}", *OPTIONS, "--steps=5"]
+    assert main(command) == 0
+    assert capsys.readouterr().err == ""
+    assert main(command) == 0
+    assert capsys.readouterr().err == (
+        "the run was at its last step, 5: to go on, choose more steps\n"
+    )
+
+
+def test_a_run_that_patience_ends_says_so(
+    directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Now, and when it is run again, also with another learning rate."""
+    command = [str(directory), f"--run-dir={tmp_path}", *OPTIONS, "--steps=100"]
+    command += ["--evaluate-every=5", "--patience=1", "--learning-rate=1e-30"]
+    sentence = (
+        "the run ended at step 10, as no evaluation within --patience 1 had a lower loss: to go "
+        "on, choose a higher patience"
+    )
+    for rate in ("1e-30", "1e-30", "0.01"):
+        assert main([*command, f"--learning-rate={rate}"]) == 0
+        assert capsys.readouterr().err.splitlines()[-1] == sentence
+    assert main([*command, "--learning-rate=0.01", "--patience=100"]) == 0
+    assert sentence not in capsys.readouterr().err
+    assert steps(tmp_path, "loss") == list(range(5, 101, 5))
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_quiet(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], quiet: bool):
+    options = [each for each in OPTIONS if quiet or each != "--quiet"]
+    assert main([str(directory), f"--run-dir={tmp_path}", *options, "--steps=5"]) == 0
+    printed = "".join(capsys.readouterr())
+    assert ("step 5: validation loss" in printed) is not quiet
+    assert (printed == "") is quiet

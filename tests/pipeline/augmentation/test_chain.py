@@ -1,0 +1,182 @@
+"""Chains of ops: who gets which numbers, how they are run, and that the batch doesn't matter."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow")
+
+import tensorflow as tf
+
+from pipeline.augmentation.chain import augment
+from pipeline.augmentation.corruption import JpegArtefacts
+from pipeline.augmentation.geometric import Crop, Perspective, Rotate
+from pipeline.augmentation.photometric import Brightness, Contrast
+from tests.support.augment_ops import GEOMETRIC, OPS, batch
+
+CHAINS = {
+    **{op.__name__: (op(),) for op in OPS},
+    "all": tuple(op() for op in OPS),
+    "all, each half the time": tuple(op(probability=0.5) for op in OPS),
+}
+SHAPES = {
+    "colour": {"height": 16, "width": 24, "channels": 3},
+    # 17 · 13 numbers leave a remainder in vectorised loops.
+    "odd, grey": {"height": 17, "width": 13, "channels": 1},
+}
+
+
+def run(given: dict, ops: tuple, rows: list[int] | np.ndarray, *, as_float: bool = False) -> dict:
+    image = given["image"][rows]
+    examples = {
+        "image": tf.constant(image.astype(np.float32) / 255 if as_float else image),
+        "boxes": tf.constant(given["boxes"][rows]),
+    }
+    done = augment(examples, ops, tf.constant(given["seeds"][rows]))
+    return {name: tensor.numpy() for name, tensor in done.items()}
+
+
+@pytest.mark.parametrize(
+    ("chain", "shape"), [*((chain, "odd, grey") for chain in CHAINS), ("all", "colour")]
+)
+def test_an_example_gets_the_same_bits_in_any_batch(chain: str, shape: str):
+    given, ops = batch(8, **SHAPES[shape]), CHAINS[chain]
+    together = run(given, ops, np.arange(8), as_float=True)
+    order = np.array([5, 2, 7, 0, 1, 6, 3, 4])
+    permuted = run(given, ops, order, as_float=True)
+    alone = [run(given, ops, [row], as_float=True) for row in range(8)]
+    for name, whole in together.items():
+        np.testing.assert_array_equal(permuted[name], whole[order])
+        np.testing.assert_array_equal(np.concatenate([each[name] for each in alone]), whole)
+
+
+@pytest.mark.parametrize("chain", [op.__name__ for op in OPS])
+def test_same_result_eagerly_in_a_function_and_in_tf_data(chain: str):
+    given, ops = batch(8), CHAINS[chain]
+    eager = run(given, ops, np.arange(8))
+    assert eager["image"].dtype == np.uint8
+    tensors = {name: tf.constant(values) for name, values in given.items()}
+    unknown = {name: tf.TensorSpec([None, *t.shape[1:]], t.dtype) for name, t in tensors.items()}
+
+    @tf.function(input_signature=[unknown])
+    def step(examples: dict) -> dict:
+        images = {"image": examples["image"], "boxes": examples["boxes"]}
+        return augment(images, ops, examples["seeds"])
+
+    dataset = tf.data.Dataset.from_tensor_slices(given).batch(8).map(step)
+    assert dataset.element_spec["image"].shape.as_list() == [None, 16, 24, 3]
+    known = tf.function(lambda examples: augment(examples, ops, tensors["seeds"]))
+    images = {"image": tensors["image"], "boxes": tensors["boxes"]}
+    for other in (step(tensors), next(iter(dataset)), known(images)):
+        for name, expected in eager.items():
+            np.testing.assert_array_equal(other[name].numpy(), expected)
+
+
+def test_ops_without_an_xla_kernel_are_the_documented_ones():
+    given = batch(4)
+    examples = {"image": tf.constant(given["image"] / np.float32(255))}
+    seeds = tf.constant(given["seeds"])
+    without = (*GEOMETRIC, JpegArtefacts)
+    ops = tuple(op() for op in OPS if op not in without)
+    compiled = tf.function(lambda e: augment(e, ops, seeds), jit_compile=True)(examples)
+    eager = augment(examples, ops, seeds)["image"].numpy()
+    # XLA joins multiplications and additions, which rounds once instead of twice.
+    np.testing.assert_allclose(compiled["image"].numpy(), eager, atol=1e-5)
+    for op in (Rotate, JpegArtefacts):  # all geometric ones end in the same kernel
+        alone = (op(),)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="unsupported operations"):
+            tf.function(lambda e, ops=alone: augment(e, ops, seeds), jit_compile=True)(examples)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_another_seed_gives_another_image(op: type):
+    given = batch(2)
+    given["image"][1], given["boxes"][1] = given["image"][0], given["boxes"][0]
+    done = run(given, (op(),), [0, 1])
+    assert (done["image"][0] != done["image"][1]).any()
+    again = run(given, (op(),), [0, 1])
+    np.testing.assert_array_equal(done["image"], again["image"])
+
+
+def test_no_ops_return_the_examples_themselves():
+    examples = {"image": object()}
+    assert augment(examples, (), None) is examples
+
+
+def test_a_users_function_is_an_op_and_each_place_has_its_own_seeds():
+    received = []
+
+    def record(examples: dict, seeds: tf.Tensor) -> dict:
+        received.append(seeds.numpy())
+        assert examples["image"].dtype == tf.float32
+        return {**examples, "image": examples["image"] + 2.0}
+
+    given = batch(4)
+    examples = {"image": tf.constant(given["image"]), "id": tf.constant(["a", "b", "c", "d"])}
+    done = augment(examples, (record, record), tf.constant(given["seeds"]))
+    assert (done["image"].numpy() == 255).all()
+    assert done["id"] is examples["id"]
+    assert set(done) == {"image", "id"}
+    everywhere = np.concatenate([given["seeds"], *received])
+    assert len(everywhere) == len(np.unique(everywhere)) == 12
+    assert everywhere.min() >= 0
+    assert everywhere.max() < 2**32
+
+
+@pytest.mark.parametrize(("added", "expected"), [(0.4, 100), (0.6, 101), (-0.4, 100), (-0.6, 99)])
+def test_uint8_is_rounded(added: float, expected: int):
+    def add(examples: dict, seeds: tf.Tensor) -> dict:
+        return {**examples, "image": examples["image"] + added / 255}
+
+    image = tf.fill([1, 2, 2, 1], tf.constant(100, tf.uint8))
+    done = augment({"image": image}, (add,), tf.constant([1], tf.int64))
+    assert (done["image"].numpy() == expected).all()
+
+
+def test_every_uint8_comes_back():
+    image = np.arange(256, dtype=np.uint8).reshape(1, 16, 16, 1)
+    ops = (Brightness(probability=0), Rotate(probability=0))
+    done = augment({"image": tf.constant(image)}, ops, tf.constant([1], tf.int64))
+    np.testing.assert_array_equal(done["image"].numpy(), image)
+
+
+@pytest.mark.parametrize(
+    ("ops", "warps"),
+    [
+        ((Brightness(),), 0),
+        ((Rotate(), Perspective(), Crop()), 1),
+        ((Rotate(), Brightness(), Crop()), 2),
+        ((Brightness(), Rotate(), Crop(), Contrast()), 1),
+    ],
+)
+def test_neighbouring_geometric_ops_resample_once(ops: tuple, warps: int):
+    traced = tf.function(lambda image, seeds: augment({"image": image}, ops, seeds))
+    specs = (tf.TensorSpec([None, 8, 8, 3], tf.uint8), tf.TensorSpec([None], tf.int64))
+    graph = traced.get_concrete_function(*specs).graph
+    types = [operation.type for operation in graph.get_operations()]
+    assert types.count("ImageProjectiveTransformV3") == warps
+
+
+@pytest.mark.parametrize(
+    ("image", "sentence"),
+    [
+        (
+            tf.zeros([1, 2, 2, 3], tf.float16),
+            "image of dtype float16 can't be augmented: give uint8, or float32 in 0…1",
+        ),
+        (
+            tf.zeros([2, 2, 3]),
+            r"image of shape \(2, 2, 3\) can't be augmented: give batches \[n, height,",
+        ),
+    ],
+)
+def test_refuses_other_images(image: tf.Tensor, sentence: str):
+    with pytest.raises(ValueError, match=sentence):
+        augment({"image": image}, (Rotate(),), tf.constant([1], tf.int64))
+
+
+def test_refuses_sizes_unknown_while_tracing():
+    traced = tf.function(
+        lambda image: augment({"image": image}, (Rotate(),), tf.constant([1], tf.int64))
+    )
+    with pytest.raises(ValueError, match="known while tracing"):
+        traced.get_concrete_function(tf.TensorSpec([1, None, 2, 3], tf.uint8))

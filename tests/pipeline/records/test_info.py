@@ -1,0 +1,121 @@
+"""What a dataset directory says of itself, and what is said where there is none."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("tensorflow")
+
+from pipeline.records.info import DATA_DIR_VARIABLE, load_info
+from schemas.manifest import COMPLETED, MANIFEST, completed_text
+from tests.support.dataset_factory import LAYOUTS, write_dataset
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dataset(tmp_path_factory.mktemp("info") / "receipts")
+
+
+def test_reads_a_directory(directory: Path):
+    info = load_info(directory)
+    assert info.layouts == tuple(sorted(LAYOUTS))
+    assert info.records("train") == 32
+    assert info.records("validation") == 0
+
+
+def test_directory_comes_from_the_environment(directory: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(DATA_DIR_VARIABLE, str(directory))
+    assert load_info().data_dir == str(directory)
+
+
+@pytest.mark.parametrize(("batch_size", "steps"), [(1, 32), (10, 3), (32, 1), (33, 1)])
+def test_steps_per_epoch(directory: Path, batch_size: int, steps: int):
+    assert load_info(directory).steps_per_epoch("train", batch_size) == steps
+
+
+@pytest.mark.parametrize(("batch_size", "run_length", "steps"), [(4, 2, 8), (6, 3, 4), (32, 8, 1)])
+def test_steps_per_epoch_of_runs(directory: Path, batch_size: int, run_length: int, steps: int):
+    """Four shards of eight records: runs of three leave two of each over."""
+    info = load_info(directory)
+    assert info.steps_per_epoch("train", batch_size, run_length=run_length) == steps
+
+
+@pytest.mark.parametrize(("batch_size", "run_length"), [(0, 1), (4, 8), (12, 8)])
+def test_batches_that_runs_do_not_fill(directory: Path, batch_size: int, run_length: int):
+    sentence = f"a positive multiple of run_length {run_length}, got {batch_size}$"
+    with pytest.raises(ValueError, match=sentence):
+        load_info(directory).steps_per_epoch("train", batch_size, run_length=run_length)
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "sentence"),
+    [
+        (0, "global_batch_size must be at least 1, got 0"),
+        (-8, "global_batch_size must be at least 1, got -8"),
+        (8.0, "global_batch_size must be an integer, such as 256, got 8.0"),
+    ],
+)
+def test_evaluation_steps_of_no_batch(directory: Path, batch_size: int, sentence: str):
+    with pytest.raises(ValueError, match=f"^{sentence}$"):
+        load_info(directory).evaluation_steps("train", batch_size)
+
+
+def test_record_index_holds_every_record(directory: Path):
+    index = load_info(directory).record_index("train")
+    assert sorted(index.ids()) == sorted(
+        f"{layout}-{number}"
+        for number, layout in enumerate(
+            name for name in sorted(LAYOUTS) for _ in range(LAYOUTS[name])
+        )
+    )
+
+
+def test_neither_argument_nor_variable(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv(DATA_DIR_VARIABLE, raising=False)
+    with pytest.raises(ValueError, match="pass data_dir, or set the environment variable TILLROLL"):
+        load_info()
+
+
+def test_unfinished_directory(directory: Path, tmp_path: Path):
+    (tmp_path / MANIFEST).write_bytes((directory / MANIFEST).read_bytes())
+    with pytest.raises(FileNotFoundError) as error:
+        load_info(tmp_path)
+    assert str(error.value) == (
+        f"{tmp_path} holds no finished dataset (no file COMPLETED): check the path, or build it "
+        "with python -m beam_jobs.build"
+    )
+
+
+def test_newer_format_is_refused(directory: Path, tmp_path: Path):
+    values = json.loads((directory / MANIFEST).read_text())
+    text = json.dumps({**values, "format_version": 99})
+    (tmp_path / MANIFEST).write_text(text)
+    (tmp_path / COMPLETED).write_text(completed_text(text.encode()))
+    sentence = f"{tmp_path / MANIFEST}: the tillroll-dataset file has format version 99, this til"
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
+        load_info(tmp_path)
+
+
+@pytest.mark.parametrize("name", [MANIFEST, COMPLETED])
+def test_a_manifest_that_does_not_match_completed(directory: Path, tmp_path: Path, name: str):
+    """One flipped bit; the older COMPLETED, which held the digest of the records, is no other."""
+    copy = Path(shutil.copytree(directory, tmp_path / "copy"))
+    data = (copy / name).read_bytes()
+    (copy / name).write_bytes(data[:30] + bytes([data[30] ^ 1]) + data[31:])
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        load_info(copy)
+    assert str(error.value) == (
+        f"{copy / MANIFEST}: does not match COMPLETED: one of the two is damaged, or another "
+        "version of tillroll wrote them; restore both from a copy, or build the dataset again"
+    )
+    (copy / MANIFEST).unlink()
+    with pytest.raises(ValueError, match=f"^{re.escape(str(copy / MANIFEST))} can't be read: "):
+        load_info(copy)
+
+
+def test_unknown_split(directory: Path):
+    with pytest.raises(ValueError, match="has no split 'test': choose one of train, validation"):
+        load_info(directory).split("test")

@@ -1,0 +1,85 @@
+"""What is told of a plan before a training run."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("tensorflow")
+
+from pipeline.config import Balance, InputConfig
+from pipeline.explain import explain_plan, main
+from tests.support.dataset_factory import write_dataset
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dataset(tmp_path_factory.mktemp("explain") / "receipts")
+
+
+def test_natural_shares(directory: Path, capsys: pytest.CaptureFixture[str]):
+    options = ["--global-batch-size=8", "--replicas=4", "--workers=2"]
+    assert main([str(directory), *options]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:5] == [
+        f"split train of {directory}: 32 records",
+        "an epoch is 4 steps of 8 records",
+        "  workers: 2, each makes 4 batches of 4 records",
+        "  replicas: 4, each gets 2 records a step",
+        "            32 records come once",
+    ]
+    size_bytes = sum(path.stat().st_size for path in directory.glob("*.tfrecord-*"))
+    assert lines[5] == (
+        f"  {size_bytes / 1e6:.1f} MB read an epoch, {size_bytes / 2e6:.1f} MB by each worker"
+    )
+    assert lines[7].split() == ["20", "20.0", "1.00", "5.000", "1.00", "alpha"]
+    assert lines[10].split() == ["1", "1.0", "1.00", "0.250", "1.00", "omega"]
+    assert lines[11].startswith("  fairness: in 4 steps at most 0.750 of a record off")
+
+
+def test_balance_leaves_out_and_repeats(directory: Path):
+    config = InputConfig(balance=Balance(temperature=0, repeat_cap=4))
+    lines = explain_plan(directory, global_batch_size=8, config=config).splitlines()
+    # "omega" and "gamma" reach the cap, the others share the other 20 places.
+    counted = [line.split(maxsplit=3) for line in lines if "records come" in line]
+    assert sum(int(words[0]) for words in counted) == 32
+    assert ["3", "records", "come", "4 times"] in counted
+    assert any(words[3] == "not at all in an epoch, others in the next" for words in counted)
+
+
+def test_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    directory = write_dataset(tmp_path / "receipts", counts={"a": 30}, shards=3)
+    assert main([str(directory), "--global-batch-size=8", "--run-length=4"]) == 0
+    out = capsys.readouterr().out
+    assert "24 records come once" in out
+    assert "6 records come not at all in an epoch, others in the next" in out
+
+
+def test_the_environment_names_the_dataset(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("TILLROLL_DATA_DIR", str(directory))
+    assert main(["--global-batch-size=8"]) == 0
+    assert f"split train of {directory}: " in capsys.readouterr().out
+    monkeypatch.delenv("TILLROLL_DATA_DIR")
+    with pytest.raises(SystemExit):
+        main(["--global-batch-size=8"])
+    assert "set the environment variable TILLROLL_DATA_DIR" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--replicas=3", "--workers=2"], "3 replicas can't be shared evenly by 2 workers"),
+        (["--replicas=7"], "can't be divided by 7 replicas: choose a multiple of 7"),
+        (["--replicas=0"], "replicas must be at least 1, got 0"),
+        (["--workers=0"], "workers must be at least 1, got 0"),
+        (["--balance=2"], "temperature must be"),
+        (["--split=test"], "has no split 'test'"),
+    ],
+)
+def test_errors(
+    directory: Path, options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit):
+        main([str(directory), "--global-batch-size=24", *options])
+    assert sentence in capsys.readouterr().err

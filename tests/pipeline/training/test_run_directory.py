@@ -1,0 +1,76 @@
+"""The log of a run that was killed and went on."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("tensorflow")
+
+from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
+
+from pipeline.training.run_directory import LOG, TENSORBOARD, RunFolder
+
+
+def write(folder: RunFolder, step: int, *, evaluated: bool = False) -> None:
+    folder.log(step, {"loss": step / 10})
+    if evaluated:
+        folder.log(step, {"validation/loss": step / 20})
+
+
+def kept(folder: RunFolder) -> list[tuple[float, list[str]]]:
+    return [(line["step"], [name for name in line if name != "step"]) for line in folder.lines()]
+
+
+def test_steps_taken_again_count_once(tmp_path: Path):
+    """A run that is killed behind a checkpoint evaluates the same steps twice."""
+    folder = RunFolder(str(tmp_path))
+    for step in (10, 20, 30):
+        write(folder, step, evaluated=True)
+    for step, evaluated in ((30, True), (40, False)):
+        write(folder, step, evaluated=evaluated)
+    whole = [(step, [name]) for step in (10, 20, 30) for name in ("loss", "validation/loss")]
+    assert kept(folder) == [*whole, (40, ["loss"])]
+    write(folder, 20)
+    assert kept(folder) == [*whole[:2], (20, ["loss"])]
+
+
+def test_a_line_that_a_kill_has_cut_is_left_out_for_good(tmp_path: Path):
+    write(RunFolder(str(tmp_path)), 10, evaluated=True)
+    log = tmp_path / LOG
+    log.write_text(log.read_text() + '{"step": 20, "lo')
+    other = RunFolder(str(tmp_path), is_chief=False)  # another worker, which writes nothing
+    assert len(kept(other)) == 2
+    folder = RunFolder(str(tmp_path))
+    write(folder, 20)
+    assert [step for step, _ in kept(folder)] == [10, 10, 20]
+
+
+def test_a_store_can_hold_no_run_folder():
+    sentence = (
+        "run folder 's3://bucket/run' is not on a file system of this machine: choose a folder of "
+        "it, or one that is mounted"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        RunFolder("s3://bucket/run")
+
+
+def test_a_file_can_be_no_run_folder(tmp_path: Path):
+    (tmp_path / "file").touch()
+    for path, reason in (("file", "File exists"), ("file/run", "Not a directory")):
+        sentence = (
+            f"run folder '{tmp_path}/{path}' can't be written to ({reason}): choose another one"
+        )
+        with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+            RunFolder(f"{tmp_path}/{path}")
+
+
+def test_steps_taken_again_come_once_in_tensorboard(tmp_path: Path):
+    for step in (0, 2):
+        with RunFolder(str(tmp_path)) as folder:
+            folder.begin(step)
+            for each in range(step + 1, step + 5):
+                folder.log(each, {"loss": step / 10})
+    events = EventAccumulator(str(tmp_path / TENSORBOARD))
+    events.Reload()
+    assert [each.step for each in events.Tensors("training/loss")] == [1, 2, 3, 4, 5, 6]

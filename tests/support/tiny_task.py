@@ -1,0 +1,62 @@
+"""A task small enough for tests: a linear layer over small images, with dropout."""
+
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from pipeline.augmentation.photometric import Brightness
+from pipeline.config import InputConfig
+from pipeline.distribution.cluster import Cluster
+from pipeline.records.info import DatasetInfo
+
+
+@dataclass(frozen=True)
+class TinyTask:
+    size: int = 24
+    dropout: float = 0.0
+
+    def inputs(self, info: DatasetInfo) -> InputConfig:
+        return InputConfig(
+            height=self.size,
+            width=self.size,
+            channels=1,
+            features=("image", "label"),
+            augmentations=(Brightness(),),
+        )
+
+    def build(self, info: DatasetInfo) -> keras.Model:
+        return keras.Sequential(
+            [
+                keras.Input((self.size, self.size, 1)),
+                keras.layers.Flatten(),
+                keras.layers.Dropout(self.dropout),
+                keras.layers.Dense(len(info.layouts)),
+            ]
+        )
+
+    def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(batch["label"], outputs)
+
+    def metrics(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+        return {"accuracy": tf.cast(tf.argmax(outputs, -1) == batch["label"], tf.float32)}
+
+    def predictions(self, outputs: Any) -> dict[str, Any]:
+        return {"label": tf.argmax(outputs, -1)}
+
+
+@dataclass(frozen=True)
+class StoppedTask(TinyTask):
+    """Its process gets a signal while it starts; of several workers, the last one does."""
+
+    signal_name: str = "SIGTERM"
+
+    def build(self, info: DatasetInfo) -> keras.Model:
+        cluster = Cluster.from_environment()
+        if cluster is None or cluster.index == len(cluster) - 1:
+            os.kill(os.getpid(), signal.Signals[self.signal_name])
+        return super().build(info)
