@@ -29,7 +29,7 @@ from benchmarks.peers.stored import read_manifest, storage
 from pipeline.records.info import load_info
 
 SWEEPS = (
-    *("batch-size", "parallel-reads", "parallel-decodes", "run-length", "channels", "size"),
+    *("batch-size", "parallel-reads", "parallel-decodes", "block-length", "channels", "size"),
     *("replicas", "workers", "data-dir", "allocator"),
 )
 ALLOCATORS: Mapping[str, Mapping[str, str]] = {
@@ -175,7 +175,7 @@ def swept(run: Training, name: str, text: str) -> Training:
     config = run.config
     field = name.replace("-", "_")
     images: dict[str, Any] = {"size": {"height": value, "width": value}}.get(name, {field: value})
-    if name in ("parallel-reads", "run-length"):
+    if name in ("parallel-reads", "block-length"):
         images = {"reading": replace(config.reading, **{field: value})}
     return replace(run, config=replace(config, **images))
 

@@ -2,7 +2,7 @@
 
 A dataset directory is written that holds everything but the records: manifest and indexes. Then,
 in a process of its own, what stands between a training run and its first batch is timed: reading
-the index, sorting it into a deck, the epoch's tables, and the rows of some batches, from the first
+the index, sorting it into a table, the epoch's tables, and the rows of some batches, from the first
 step on and from a far one. No step needs more than that: there is no array of an epoch's length.
 """
 
@@ -72,23 +72,23 @@ def measure(folder: str) -> dict[str, float]:
     """Seconds of each stage and megabytes of the whole process, on one core."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    from pipeline.input.input_pipeline import Elements
+    from pipeline.input.input_pipeline import InputPipeline
     from pipeline.records.table import make_plan
 
     before_mb = peak_mb()
     times = [time.perf_counter()]
-    loaded = Elements.load(folder, "train", _BATCH, config=None)
+    loaded = InputPipeline.load(folder, "train", _BATCH, config=None)
     times.append(time.perf_counter())
-    plan = make_plan(loaded.info, "train", loaded.config, loaded.deck, batch_size=_BATCH, seed=0)
+    plan = make_plan(loaded.info, "train", loaded.config, loaded.table, batch_size=_BATCH, seed=0)
     step, row = np.indices((min(_BATCHES, plan.steps_per_epoch), _BATCH)).reshape(2, -1)
     for far in (0, _FAR_STEP):
         number, within = divmod(far, plan.steps_per_epoch)
         epoch = plan.epoch(np.int64(number))
         plan.rows(epoch, (step + within) % plan.steps_per_epoch, row)
         times.append(time.perf_counter())
-    deck_s, first_s, far_s = np.diff(times).tolist()
+    table_s, first_s, far_s = np.diff(times).tolist()
     return {
-        "deck s": deck_s,
+        "table s": table_s,
         f"{_BATCHES} batches s": first_s,
         f"{_BATCHES} batches from step {_FAR_STEP:,} s": far_s,
         "peak MB": peak_mb(),

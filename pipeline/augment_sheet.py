@@ -20,7 +20,7 @@ from pipeline.augmentation.chain import Op, augment
 from pipeline.augmentation.corruption import Blur, Erase, JpegArtefacts, Noise
 from pipeline.augmentation.geometric import Crop, Perspective, Rotate, Scale, Shear
 from pipeline.augmentation.photometric import Brightness, Contrast, Gamma, Light, Shadow
-from pipeline.augmentation.stateless_random import derive
+from pipeline.augmentation.stateless_random import fold_in
 from pipeline.config import InputConfig
 from pipeline.dataset import make_dataset
 from pipeline.plots.pictures import show_receipt
@@ -58,14 +58,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def draw_sheet(examples: dict[str, Any], seed: int, path: Path) -> None:
     """Draws the sheet; what the ops draw follows from `seed`, the row and the column."""
     columns, height, width = examples["image"].shape[:3]
-    seeds = derive(tf.range(columns, dtype=tf.int64), seed % 2**31)
+    seeds = fold_in(tf.range(columns, dtype=tf.int64), seed % 2**31)
     # A pixel of a receipt is a pixel of the picture.
     dpi, title, gap = 100, 24, 6
     figure = pyplot.figure(
         figsize=(columns * (width + gap) / dpi, len(ROWS) * (height + title) / dpi), dpi=dpi
     )
     for row, (name, ops) in enumerate(ROWS.items()):
-        drawn = augment(examples, ops, derive(seeds, row))
+        drawn = augment(examples, ops, fold_in(seeds, row))
         for column in range(columns):
             axes = figure.add_axes(
                 (

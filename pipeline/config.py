@@ -11,27 +11,27 @@ Augmentation = Callable[[dict[str, Any], Any], dict[str, Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Balance:
-    """How often records of each layout come.
+    """Sets how often the records of each layout come.
 
     Attributes:
-      temperature: a layout of n records gets places in proportion to n ** temperature: 1 keeps
-        the natural shares, 0 gives every layout the same.
-      repeat_cap: most times a record comes in an epoch, on average over its layout.
+      alpha: a layout of n records gets a share in proportion to n ** alpha. 1 keeps the natural
+        shares, 0 gives every layout the same. In the words of multilingual models (T5, seqio) it
+        is 1 / T of a temperature T.
+      repeat_cap: highest number of times a record comes in an epoch, on average over its layout.
       by: the category to balance and to spread evenly, the layout or a label of type category.
     """
 
-    temperature: float = 1.0
+    alpha: float = 1.0
     repeat_cap: float = 8.0
     by: str = "layout"
 
     def __post_init__(self) -> None:
-        check_number("temperature", self.temperature, example=0.3)
+        check_number("alpha", self.alpha, example=0.3)
         check_number("repeat_cap", self.repeat_cap, example=8)
         check_type("by", self.by, str, example="'layout'")
-        if not 0 <= self.temperature <= 1:
+        if not 0 <= self.alpha <= 1:
             raise ValueError(
-                f"temperature must be 0 (every layout alike) to 1 (natural shares), "
-                f"got {self.temperature}"
+                f"alpha must be 0 (every layout alike) to 1 (natural shares), got {self.alpha}"
             )
         if not self.repeat_cap >= 1:
             raise ValueError(f"repeat_cap must be at least 1, got {self.repeat_cap}")
@@ -39,23 +39,23 @@ class Balance:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How records are read; None stands for what suits where the dataset lies.
+    """Sets how records are read; None chooses by where the dataset lies.
 
     Attributes:
-      run_length: neighbouring records that are read, and dealt to batches, together. 1 keeps
-        every layout within one record of its share of each batch. With longer runs, which object
-        stores need to be fast, a batch is made of random runs of evenly chosen shards: shares
-        hold on average only, and `Balance.temperature` must be 1.
-      parallel_reads: runs read at a time; in local files, batches.
+      block_length: number of neighboring records that are read, and dealt to batches, together. 1
+        keeps every layout within one record of its share of each batch. With longer blocks, which
+        object stores need to be fast, a batch is made of random blocks of evenly chosen shards:
+        shares hold on average only, and `Balance.alpha` must be 1.
+      parallel_reads: number of blocks read at a time; in local files, of batches.
       buffer_bytes: bytes fetched by a request.
     """
 
-    run_length: int = 1
+    block_length: int = 1
     parallel_reads: int | None = None
     buffer_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        check_integer("run_length", self.run_length, example=32)
+        check_integer("block_length", self.block_length, example=32)
         for name in ("parallel_reads", "buffer_bytes"):
             value = getattr(self, name)
             if value is not None:
@@ -64,13 +64,14 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class RandomCrop:
-    """Training sees a random window of each stored image; what lies outside is not even decoded.
+    """Cuts a random window out of each training image; only the window is decoded.
 
-    Unlike `augmentation.Crop`, the window has the resolution of the stored image, and height and
-    width of their own. It begins at a multiple of 8 pixels.
+    The window has the resolution of the stored image, and its height and width are drawn
+    independently. It begins at a multiple of 8 pixels. `augmentation.RandomZoom` also shows a
+    part of an image, but of one that was decoded and scaled before.
 
     Attributes:
-      min_side: least height and width of the window, as a fraction of the image's.
+      min_side: minimum height and width of the window, as a fraction of the image's.
       min_visible: a box is set to 0 when less than this fraction of its area is in the window.
     """
 
@@ -88,17 +89,17 @@ class RandomCrop:
 
 @dataclass(frozen=True, kw_only=True)
 class InputConfig:
-    """How records become elements.
+    """Sets how records become batches.
 
     Attributes:
       height, width: size of the images in pixels.
-      channels: 1 for greyscale, 3 for RGB.
-      crop: which part of an image training sees; None for all of it. Evaluation sees all.
+      channels: 1 for grayscale, 3 for RGB.
+      crop: cuts out a part of each image in training; None for none. Evaluation sees all of it.
       fit: images are fitted into the size on white padding ("pad"), or stretched to it.
-      dtype: "float32" in 0…1, or "uint8" to normalise on the device.
+      dtype: "float32" in 0…1, or "uint8" to normalize on the device.
       label: category whose id is the label.
-      sample_weights: elements carry importance weights, which undo `balance`.
-      features: None for elements as Keras takes them, (image, label) or, with `sample_weights`,
+      sample_weights: batches carry importance weights, which undo `balance`.
+      features: None for batches as Keras takes them, (image, label) or, with `sample_weights`,
         (image, label, weight). Else the names of the features of a dict: "image", "label",
         "weight", "boxes", "text" (of the boxes), "id", "step" and "row" (number in the global
         batch, whose rows lie in another order), "seed" (of the example), the names of declared
@@ -108,11 +109,11 @@ class InputConfig:
         batches; one with Python's `if` or `while` over tensors needs the decorator `tf.function`.
       placement: augmentations run in the input pipeline ("host"), or are left to the training
         step ("device"), which calls `pipeline.augmentation.chain.augment` on the features.
-      balance: how often records of each layout come.
-      reading: how records are read.
-      parallel_decodes: images decoded or cropped at a time; with no more than a batch, the next
-        batch waits for the last image of this. None for a batch and 4 a core of the machine that
-        makes the dataset.
+      balance: frequency of each layout.
+      reading: options of reading.
+      parallel_decodes: number of images decoded or cropped at a time. It should exceed a batch, or
+        no image of the next batch is begun before the last one of this batch is done. None for
+        the images of a batch and 4 more per core: with batches of 32 on 8 cores, 64.
     """
 
     height: int = 256
@@ -138,8 +139,8 @@ class InputConfig:
             check_integer("parallel_decodes", self.parallel_decodes, example=64)
         check_type("label", self.label, str, example="'layout'")
         check_type("sample_weights", self.sample_weights, bool, example="True")
-        check_type("balance", self.balance, Balance, example="Balance(temperature=0.3)")
-        check_type("reading", self.reading, Reading, example="Reading(run_length=32)")
+        check_type("balance", self.balance, Balance, example="Balance(alpha=0.3)")
+        check_type("reading", self.reading, Reading, example="Reading(block_length=32)")
         if self.crop is not None:
             check_type("crop", self.crop, RandomCrop, example="RandomCrop()")
         if self.features is not None and not _is_tuple(self.features, str):
@@ -161,10 +162,10 @@ class InputConfig:
             if getattr(self, name) not in allowed:
                 choices = " or ".join(map(repr, allowed))
                 raise ValueError(f"{name} must be {choices}, got {getattr(self, name)!r}")
-        if self.reading.run_length > 1 and self.balance.temperature != 1:
+        if self.reading.block_length > 1 and self.balance.alpha != 1:
             raise ValueError(
-                f"run_length {self.reading.run_length} deals neighbours together, whatever their "
-                f"layout: set it to 1 for a temperature of {self.balance.temperature}"
+                f"block_length {self.reading.block_length} deals neighbors together, whatever "
+                f"their layout: set it to 1 for an alpha of {self.balance.alpha}"
             )
         if self.placement == "device" and not {"image", "seed"} <= set(self.features or ()):
             raise ValueError(

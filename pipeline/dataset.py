@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from pipeline.config import InputConfig
-from pipeline.input.index_dataset import Slice
-from pipeline.input.input_pipeline import Elements
+from pipeline.input.index_dataset import InputShard
+from pipeline.input.input_pipeline import InputPipeline
 from pipeline.records.table import check_batch_size
 
 DataDir = str | os.PathLike[str] | None
@@ -30,7 +30,7 @@ def make_dataset(
     replica's slice of it. Equal arguments give equal batches, whatever the number of pipelines.
     Rows of a slice lie in an order that keeps its halves, quarters, eighths, … within one record
     of their share, too. Other parts of it are fair on average over steps, see
-    `pipeline.sampling.batch_order.slice_rows`.
+    `pipeline.sampling.batch_order.replica_rows`.
 
     Args:
       data_dir: dataset directory; None for the one that TILLROLL_DATA_DIR names.
@@ -50,8 +50,8 @@ def make_dataset(
       ValueError: an argument does not fit the dataset; the sentence says what does.
     """
     context = input_context or tf.distribute.InputContext()
-    elements = Elements.load(data_dir, split, global_batch_size, config)
-    return elements.training(Slice.of(context), seed=seed, start_step=start_step)
+    elements = InputPipeline.load(data_dir, split, global_batch_size, config)
+    return elements.training(InputShard.of(context), seed=seed, start_step=start_step)
 
 
 def make_distributed_dataset(
@@ -87,7 +87,7 @@ def make_distributed_dataset(
       start_step: global step to begin with: an int, or the optimizer's `iterations`.
       input_options: TensorFlow's, such as per-replica pipelines under MirroredStrategy.
     """
-    elements = Elements.load(data_dir, split, global_batch_size, config)
+    elements = InputPipeline.load(data_dir, split, global_batch_size, config)
 
     def pipeline(context: tf.distribute.InputContext) -> tf.data.Dataset:
         return elements.training(_slice(strategy, context), seed=seed, start_step=start_step)
@@ -116,7 +116,7 @@ def make_evaluation_dataset(
 ) -> Evaluation:
     """Each record of a split once every `steps` batches, of which the last is padded with weight 0.
 
-    Elements always carry weights: (image, label, weight), or the features with "weight" among
+    InputPipeline always carry weights: (image, label, weight), or the features with "weight" among
     them. Augmentations and balance are left out. Keras divides its `loss` by all rows, padding
     included: name among `weighted_metrics` what is to be averaged over records.
 
@@ -131,7 +131,7 @@ def make_evaluation_dataset(
       global_batch_size: records of a step, over all replicas.
       config: how records become elements.
     """
-    elements = Elements.load(data_dir, split, global_batch_size, config, evaluation=True)
+    elements = InputPipeline.load(data_dir, split, global_batch_size, config, evaluation=True)
     check_batch_size(elements.global_batch_size, strategy.num_replicas_in_sync)
     steps = elements.info.evaluation_steps(split, elements.global_batch_size)
     stop = None if is_parameter_server(strategy) else steps
@@ -152,12 +152,12 @@ def worker_count(strategy: tf.distribute.ParameterServerStrategy) -> int:
     return int(strategy._cluster_resolver.cluster_spec().num_tasks("worker"))
 
 
-def _slice(strategy: tf.distribute.Strategy, context: tf.distribute.InputContext) -> Slice:
+def _slice(strategy: tf.distribute.Strategy, context: tf.distribute.InputContext) -> InputShard:
     if not is_parameter_server(strategy):
-        return Slice.of(context)
+        return InputShard.of(context)
     # The context tells of one pipeline, on whichever worker: which one is known at run time.
     return dataclasses.replace(
-        Slice.of(context),
+        InputShard.of(context),
         workers=worker_count(strategy),
         worker=tf.distribute.coordinator.experimental_get_current_worker_index(),
     )

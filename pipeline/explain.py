@@ -11,10 +11,16 @@ import numpy as np
 
 from pipeline.config import Balance, InputConfig, Reading
 from pipeline.records.info import DatasetInfo, add_data_dir, load_info
-from pipeline.records.table import Deck, check_batch_size, make_deck, make_plan, read_index
-from pipeline.sampling.plan import SHARE, Plan
+from pipeline.records.table import (
+    RecordTable,
+    check_batch_size,
+    load_record_table,
+    make_plan,
+    read_index,
+)
+from pipeline.sampling.plan import SLOT_PARTS, BatchPlan
 
-_SHOWN = 4  # of the commonest, and of the rarest
+_SHOWN = 4  # of the most frequent strata, and of the rarest
 _ROWS_COUNTED = 1 << 18
 
 
@@ -34,38 +40,49 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     balance = Balance()
     parser.add_argument(
-        "--balance",
+        "--balance-alpha",
         type=float,
-        default=balance.temperature,
-        metavar="T",
-        help="temperature: 1 for natural shares to 0 for equal ones (default: %(default)g)",
+        default=balance.alpha,
+        metavar="ALPHA",
+        help="0 (every layout alike) to 1 (natural shares) (default: %(default)g)",
     )
     parser.add_argument(
-        "--repeat-cap",
+        "--balance-repeat-cap",
         type=float,
         default=balance.repeat_cap,
         metavar="N",
-        help="most times a record comes in an epoch (default: %(default)g)",
+        help="highest number of times a record comes in an epoch (default: %(default)g)",
     )
     parser.add_argument(
-        "--by", default=balance.by, metavar="LABEL", help="category (default: %(default)s)"
+        "--balance-by",
+        default=balance.by,
+        metavar="LABEL",
+        help="category to balance (default: %(default)s)",
     )
     parser.add_argument(
-        "--run-length", type=int, default=1, metavar="N", help="see Reading (default: %(default)s)"
+        "--block-length",
+        type=int,
+        default=1,
+        metavar="N",
+        help="see Reading (default: %(default)s)",
     )
-    known = parser.parse_args(argv)
+    args = parser.parse_args(argv)
     try:
         config = InputConfig(
-            balance=Balance(temperature=known.balance, repeat_cap=known.repeat_cap, by=known.by),
-            reading=Reading(run_length=known.run_length),
+            balance=Balance(
+                alpha=args.balance_alpha,
+                repeat_cap=args.balance_repeat_cap,
+                by=args.balance_by,
+            ),
+            reading=Reading(block_length=args.block_length),
         )
         text = explain_plan(
-            known.data_dir,
-            split=known.split,
-            global_batch_size=known.global_batch_size,
+            args.data_dir,
+            split=args.split,
+            global_batch_size=args.global_batch_size,
             config=config,
-            replicas=known.replicas,
-            workers=known.workers,
+            replicas=args.replicas,
+            workers=args.workers,
         )
     except (ValueError, FileNotFoundError) as error:
         parser.error(str(error))
@@ -83,7 +100,7 @@ def explain_plan(
     replicas: int = 1,
     workers: int = 1,
 ) -> str:
-    """What each worker reads in an epoch, and what comes how often.
+    """Describes what each worker reads in an epoch, and how often records come.
 
     Args:
       data_dir: dataset directory; None for the one that TILLROLL_DATA_DIR names.
@@ -102,66 +119,77 @@ def explain_plan(
     for name, value in (("replicas", replicas), ("workers", workers)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
-    check_batch_size(global_batch_size, replicas, config.reading.run_length)
+    check_batch_size(global_batch_size, replicas, config.reading.block_length)
     if replicas % workers:
         raise ValueError(
             f"{replicas} replicas can't be shared evenly by {workers} workers: choose a multiple"
         )
-    deck = make_deck(info, split, config)
-    plan = make_plan(info, split, config, deck, batch_size=global_batch_size, seed=seed)
-    each = global_batch_size // workers
+    table = load_record_table(info, split, config)
+    plan = make_plan(info, split, config, table, batch_size=global_batch_size, seed=seed)
+    worker_size = global_batch_size // workers
     lines = [
-        f"split {split} of {info.data_dir}: {len(deck):,} records",
+        f"split {split} of {info.data_dir}: {len(table):,} records",
         f"an epoch is {plan.steps_per_epoch:,} steps of {global_batch_size:,} records",
-        f"  workers: {workers}, each makes {plan.steps_per_epoch:,} batches of {each:,} records",
+        f"  workers: {workers}, each makes {plan.steps_per_epoch:,} batches of {worker_size:,} "
+        "records",
         f"  replicas: {replicas}, each gets {global_batch_size // replicas:,} records a step",
-        *_repeats(plan, deck),
-        *_size(plan, deck, info, split, config, workers),
+        *_repeats(plan, table),
+        *_size(plan, table, info, split, config, workers),
     ]
-    if deck.run_length == 1:
-        lines += [*_strata(plan, deck, info, config.balance.by), *_fairness(plan, replicas)]
+    if table.block_length == 1:
+        lines += [*_strata(plan, table, info, config.balance.by), *_fairness(plan, replicas)]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _repeats(plan: Plan, deck: Deck) -> Iterator[str]:
-    """How many records come how often in the first epoch."""
+def _repeats(plan: BatchPlan, table: RecordTable) -> Iterator[str]:
+    """Counts the records that come once, twice, … in the first epoch."""
     epoch = plan.epoch(np.int64(0))
     counts = plan.counts[epoch.strata]
-    times, more = np.divmod(np.diff(epoch.ends, prepend=0), counts)
+    times, more = np.divmod(np.diff(epoch.slot_ends, prepend=0), counts)
     records = np.zeros(int(times.max()) + 2, np.int64)
     np.add.at(records, times, counts - more)
     np.add.at(records, times + 1, more)
-    records *= deck.run_length
-    records[0] += len(deck) - records.sum()  # what runs leave over
+    records *= table.block_length
+    records[0] += len(table) - records.sum()  # the remainders of shards
     for number, count in enumerate(records.tolist()):
-        if count:
-            text = "not at all in an epoch, others in the next" if not number else f"{number} times"
-            yield f"  {count:>12,} records come {'once' if number == 1 else text}"
+        if not count:
+            continue
+        if number == 0:
+            text = "are skipped in this epoch (others are skipped in the next)"
+        else:
+            text = "come once" if number == 1 else f"come {number} times"
+        yield f"  {count:>12,} records {text}"
 
 
 def _size(
-    plan: Plan, deck: Deck, info: DatasetInfo, split: str, config: InputConfig, workers: int
+    plan: BatchPlan,
+    table: RecordTable,
+    info: DatasetInfo,
+    split: str,
+    config: InputConfig,
+    workers: int,
 ) -> Iterator[str]:
     category = f"category/{config.balance.by}"
     _, columns = read_index(info, split, {"length": np.int32, category: np.int32})
     sizes = np.bincount(columns[category], columns["length"])
     sizes.resize(len(info.vocabulary(config.balance.by)))
-    if deck.run_length == 1:
-        size_bytes = float((sizes[deck.categories] / plan.counts) @ plan.shares) / SHARE
+    if table.block_length == 1:
+        size_bytes = float((sizes[table.categories] / plan.counts) @ plan.allocation) / SLOT_PARTS
     else:
-        size_bytes = sizes.sum() * plan.places * deck.run_length / len(deck)
+        size_bytes = sizes.sum() * plan.slots * table.block_length / len(table)
     yield (
-        f"  {size_bytes / 1e6:,.1f} MB read an epoch, {size_bytes / workers / 1e6:,.1f} MB by each "
-        "worker"
+        f"  {size_bytes / 1e6:,.1f} MB are read per epoch, {size_bytes / workers / 1e6:,.1f} MB by "
+        "each worker"
     )
 
 
-def _strata(plan: Plan, deck: Deck, info: DatasetInfo, by: str) -> Iterator[str]:
-    """The commonest and the rarest, and what becomes of them."""
+def _strata(plan: BatchPlan, table: RecordTable, info: DatasetInfo, by: str) -> Iterator[str]:
+    """Lists the most frequent and the rarest strata: their records, slots and weights."""
     names = info.vocabulary(by)
-    order = np.lexsort((deck.categories, -plan.counts))
-    places = plan.shares / SHARE
-    yield f"  {'records':>9} {'an epoch':>11} {'a record':>9} {'a batch':>9} {'weight':>7}  {by}"
+    order = np.lexsort((table.categories, -plan.counts))
+    slots = plan.allocation / SLOT_PARTS
+    titles = f"{'records':>9} {'per epoch':>11} {'per record':>10} {'per batch':>9} {'weight':>7}"
+    yield f"  {titles}  {by}"
     shown = order.tolist()
     if len(shown) > 2 * _SHOWN:
         shown = [*shown[:_SHOWN], None, *shown[-_SHOWN:]]
@@ -170,30 +198,30 @@ def _strata(plan: Plan, deck: Deck, info: DatasetInfo, by: str) -> Iterator[str]
             yield f"  {'...':>9}  {len(order) - 2 * _SHOWN:,} more"
             continue
         yield (
-            f"  {plan.counts[at]:>9,} {places[at]:>11,.1f} {places[at] / plan.counts[at]:>9.2f} "
-            f"{places[at] / plan.steps_per_epoch:>9.3f} {plan.weights[at]:>7.2f}  "
-            f"{names[deck.categories[at]]}"
+            f"  {plan.counts[at]:>9,} {slots[at]:>11,.1f} {slots[at] / plan.counts[at]:>10.2f} "
+            f"{slots[at] / plan.steps_per_epoch:>9.3f} {plan.weights[at]:>7.2f}  "
+            f"{names[table.categories[at]]}"
         )
 
 
-def _fairness(plan: Plan, replicas: int) -> Iterator[str]:
-    """How far the first batches and their slices are off the fair shares, as counted."""
-    steps = min(plan.steps_per_epoch, max(1, _ROWS_COUNTED // plan.batch_cards))
-    step, row = np.indices((steps, plan.batch_cards)).reshape(2, -1)
+def _fairness(plan: BatchPlan, replicas: int) -> Iterator[str]:
+    """Counts how far the first batches, and replicas' parts of them, are off the fair shares."""
+    steps = min(plan.steps_per_epoch, max(1, _ROWS_COUNTED // plan.batch_units))
+    step, row = np.indices((steps, plan.batch_units)).reshape(2, -1)
     epoch = plan.epoch(np.int64(0))
     share = np.zeros(len(plan.counts))
-    share[epoch.strata] = np.diff(epoch.ends, prepend=0) / plan.steps_per_epoch
-    stratum = plan.rows(epoch, step, row).stratum.reshape(steps, plan.batch_cards)
-    batch = slice_ = 0.0
+    share[epoch.strata] = np.diff(epoch.slot_ends, prepend=0) / plan.steps_per_epoch
+    stratum = plan.rows(epoch, step, row).stratum.reshape(steps, plan.batch_units)
+    batch = part = 0.0
     for rows in stratum:
         in_batch = np.bincount(rows, minlength=len(share))
         batch = max(batch, np.abs(in_batch - share).max())
         for replica in range(replicas):
-            in_slice = np.bincount(rows[replica::replicas], minlength=len(share))
-            slice_ = max(slice_, np.abs(in_slice - in_batch / replicas).max())
+            in_part = np.bincount(rows[replica::replicas], minlength=len(share))
+            part = max(part, np.abs(in_part - in_batch / replicas).max())
     yield (
-        f"  fairness: in {steps:,} steps at most {batch:.3f} of a record off a fair share of the "
-        f"batch, {slice_:.3f} off a replica's share of it"
+        f"  fairness: in {steps:,} steps no batch is more than {batch:.3f} records off a layout's "
+        f"fair share, and no replica's part of a batch more than {part:.3f}"
     )
 
 

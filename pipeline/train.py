@@ -199,13 +199,13 @@ def make_parser() -> argparse.ArgumentParser:
     )
     balance = parser.add_argument_group("balance")
     balance.add_argument(
-        "--balance",
+        "--balance-alpha",
         type=float,
-        metavar="T",
-        help="temperature: 1 for natural shares to 0 for equal ones (default: that of the task)",
+        metavar="ALPHA",
+        help="0 (every layout alike) to 1 (natural shares) (default: that of the task)",
     )
     balance.add_argument(
-        "--repeat-cap",
+        "--balance-repeat-cap",
         type=float,
         metavar="N",
         help="most times a record comes in an epoch (default: that of the task)",
@@ -261,7 +261,9 @@ def configured(config: InputConfig, known: argparse.Namespace) -> InputConfig:
     def given(**options: Any) -> dict[str, Any]:
         return {name: value for name, value in options.items() if value is not None}
 
-    balance = given(temperature=known.balance, repeat_cap=known.repeat_cap, by=known.balance_by)
+    balance = given(
+        alpha=known.balance_alpha, repeat_cap=known.balance_repeat_cap, by=known.balance_by
+    )
     placement = known.placement or config.placement
     features = config.features
     if features and placement == "device":

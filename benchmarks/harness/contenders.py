@@ -15,9 +15,9 @@ from benchmarks.harness.addresses import free_addresses
 from pipeline.config import InputConfig
 from pipeline.distribution import strategies
 from pipeline.input.decode import decode_batches, feature_spec
-from pipeline.input.index_dataset import Slice, TensorArrays, batch_places, training_records
-from pipeline.input.input_pipeline import Elements
-from pipeline.records.reader import Reader
+from pipeline.input.index_dataset import InputShard, TensorArrays, batch_positions, training_records
+from pipeline.input.input_pipeline import InputPipeline
+from pipeline.records.reader import RecordReader
 from pipeline.records.table import make_plan
 from pipeline.sampling.plan import example_seeds
 
@@ -78,15 +78,15 @@ def training(run: Training, *, stage: str = "device") -> Iterator[Any]:
         return distributed(run)
     elements = _load(run, decoding=stage not in ("plan", "read", "parse"))
     if stage == "batch":
-        return iter(elements.training(Slice(), seed=0, start_step=run.start_step))
+        return iter(elements.training(InputShard(), seed=0, start_step=run.start_step))
     plan = make_plan(
-        elements.info, run.split, run.config, elements.deck, batch_size=run.batch_size, seed=0
+        elements.info, run.split, run.config, elements.table, batch_size=run.batch_size, seed=0
     )
-    numbers = training_records(elements.deck, plan, Slice(), start_step=run.start_step)
+    numbers = training_records(elements.table, plan, InputShard(), start_step=run.start_step)
     if stage == "plan":
         return iter(numbers.prefetch(tf.data.AUTOTUNE))
     records = elements.reader.read(
-        numbers, batch_size=run.batch_size, run_length=run.config.reading.run_length
+        numbers, batch_size=run.batch_size, block_length=run.config.reading.block_length
     )
     if stage == "read":
         return iter(records.batch(run.batch_size).prefetch(tf.data.AUTOTUNE))
@@ -99,7 +99,7 @@ def training(run: Training, *, stage: str = "device") -> Iterator[Any]:
         )
         return iter(parsed.prefetch(tf.data.AUTOTUNE))
     rows = tf.range(run.batch_size, dtype=tf.int64)
-    seeds = batch_places(Slice(), start_step=run.start_step).flat_map(
+    seeds = batch_positions(InputShard(), start_step=run.start_step).flat_map(
         lambda step, _: tf.data.Dataset.from_tensor_slices(
             example_seeds(plan.seed, step, rows, TensorArrays())
         )
@@ -123,7 +123,7 @@ def distributed(run: Training, *, produced: tf.Variable | None = None) -> Iterat
     elements = _load(run, decoding=True)
 
     def pipeline(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        batches = elements.training(Slice.of(context), seed=0, start_step=run.start_step)
+        batches = elements.training(InputShard.of(context), seed=0, start_step=run.start_step)
         if produced is None:
             return batches
         counted = batches.map(lambda *batch: _counted(produced, batch))
@@ -168,7 +168,7 @@ def _work(run: Training, task: dict[str, Any], made: Any) -> None:
     strategy = strategies.make_strategy("multi_worker")
     elements = _load(run, decoding=True)
     dataset = strategy.distribute_datasets_from_function(
-        lambda context: elements.training(Slice.of(context), seed=0, start_step=run.start_step)
+        lambda context: elements.training(InputShard.of(context), seed=0, start_step=run.start_step)
     )
     for step, _ in enumerate(dataset):
         made.put(step)
@@ -179,10 +179,10 @@ def _counted(produced: tf.Variable, batch: Any) -> Any:
         return tf.nest.map_structure(tf.identity, batch)
 
 
-def _load(run: Training, *, decoding: bool) -> Elements:
-    elements = Elements.load(run.data_dir, run.split, run.batch_size, run.config)
+def _load(run: Training, *, decoding: bool) -> InputPipeline:
+    elements = InputPipeline.load(run.data_dir, run.split, run.batch_size, run.config)
     if run.order != "dealt":
-        in_sequence: Any = _InSequence(elements.deck.paths, in_memory=run.order == "memory")
+        in_sequence: Any = _InSequence(elements.table.paths, in_memory=run.order == "memory")
         elements = dataclasses.replace(elements, reader=in_sequence)
     slow = _SlowReader(
         elements.reader, run.slow_reading_ms, run.slow_decoding_ms if decoding else 0.0
@@ -212,7 +212,7 @@ class _InSequence:
 class _SlowReader:
     """A reader whose records take longer to come, and longer to decode."""
 
-    reader: Reader
+    reader: RecordReader
     reading_ms: float
     decoding_ms: float
 

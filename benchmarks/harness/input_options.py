@@ -21,7 +21,7 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
         metavar="OP",
         help="augmentations on the host, such as Rotate Brightness Contrast Noise",
     )
-    group.add_argument("--run-length", type=int, default=1, help="records read together")
+    group.add_argument("--block-length", type=int, default=1, help="records read together")
     group.add_argument("--parallel-reads", type=int, help="runs read at a time")
     group.add_argument("--parallel-decodes", type=int, help="images decoded at a time")
 
@@ -62,7 +62,7 @@ def training_run(known: argparse.Namespace, **more: Any) -> Training:
         fit=known.fit,
         dtype=known.dtype,
         augmentations=tuple(_operation(name) for name in known.augment),
-        reading=Reading(run_length=known.run_length, parallel_reads=known.parallel_reads),
+        reading=Reading(block_length=known.block_length, parallel_reads=known.parallel_reads),
         parallel_decodes=known.parallel_decodes,
     )
     run = Training(data_dir=known.data_dir, config=config, batch_size=known.batch_size, **more)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from pipeline.augmentation.geometric import GeometricOp, move
-from pipeline.augmentation.stateless_random import derive
+from pipeline.augmentation.stateless_random import fold_in
 
 
 class Op(Protocol):
@@ -57,7 +57,7 @@ def augment(examples: dict[str, Any], ops: Sequence[Op], seeds: Any) -> dict[str
     _check(image)
     if image.dtype == tf.uint8:
         examples = {**examples, "image": tf.cast(image, tf.float32) * (1 / 255)}
-    places = zip(ops, (derive(seeds, place) for place in range(len(ops))), strict=True)
+    places = zip(ops, (fold_in(seeds, place) for place in range(len(ops))), strict=True)
     for geometric, group in itertools.groupby(
         places, lambda each: isinstance(each[0], GeometricOp)
     ):

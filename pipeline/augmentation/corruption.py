@@ -17,7 +17,7 @@ from pipeline.augmentation.photometric import PhotometricOp, blend, on_channels,
 from pipeline.augmentation.stateless_random import (
     Interval,
     check_interval,
-    derive,
+    fold_in,
     log_uniform,
     uniform,
 )
@@ -69,7 +69,7 @@ class Noise(PhotometricOp):
         rows, row_length = table.shape
         size = math.prod(image.shape[1:])
         numbers = tf.range(math.ceil(size / row_length), dtype=tf.int64)
-        order = derive(derive(seeds, 1)[:, None], numbers) % rows
+        order = fold_in(fold_in(seeds, 1)[:, None], numbers) % rows
         noise = tf.reshape(tf.gather(table, order), [-1, numbers.shape[0] * row_length])[:, :size]
         return image + deviation * tf.reshape(noise, [-1, *image.shape[1:]])
 

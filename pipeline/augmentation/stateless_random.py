@@ -18,7 +18,7 @@ _STRIDE = 0x61C88647  # 2**32 / golden ratio, the step of SplitMix
 _MASK = 0xFFFFFFFF
 
 
-def derive(seeds: Any, number: int | Any) -> Any:
+def fold_in(seeds: Any, number: int | Any) -> Any:
     """Seeds for purpose `number`, independent of those for any other number.
 
     Args:
@@ -43,7 +43,7 @@ def uniform(seeds: Any, number: int | Any, interval: Interval = (0.0, 1.0)) -> A
     vectorised loop and its remainder, so with the row; rounded from float64 they don't.
     """
     low, high = interval
-    fraction = tf.cast(derive(seeds, number), tf.float64) * 2.0**-32
+    fraction = tf.cast(fold_in(seeds, number), tf.float64) * 2.0**-32
     return low + (high - low) * fraction
 
 

@@ -250,7 +250,7 @@ def fit_image(
     return tf.ensure_shape(scaled, [*pixels.shape[:-3], *size, config.channels])
 
 
-def normalised(pixels: tf.Tensor) -> tf.Tensor:
+def normalize(pixels: tf.Tensor) -> tf.Tensor:
     """Pixels, uint8, as float32 in 0…1: times 1/255, in one pass instead of two."""
     return tf.quantization.dequantize(tf.bitcast(pixels, tf.quint8), 0.0, 1.0, mode="MIN_COMBINED")
 

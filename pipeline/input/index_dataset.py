@@ -1,4 +1,4 @@
-"""The plan inside the graph: from a step to where the records of its batches lie."""
+"""Datasets of record numbers: the plan, computed inside the graph from the step on."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pipeline.records.table import Deck
-from pipeline.sampling.batch_order import slice_rows
-from pipeline.sampling.plan import Plan
+from pipeline.records.table import RecordTable
+from pipeline.sampling.batch_order import replica_rows
+from pipeline.sampling.plan import BatchPlan
 
-_BLOCK_ROWS = 8192  # computed at once: enough that the arithmetic outweighs the calls
+_ROWS_AT_ONCE = 8192
 _FOREVER = np.iinfo(np.int64).max
 
 
@@ -47,24 +47,33 @@ class TensorArrays:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Slice:
+class InputShard:
     """The part of the global batches that one input pipeline makes.
 
     Attributes:
-      replicas: replicas that share a global batch.
-      own: those that the pipeline feeds, one batch each, one after the other.
-      workers: pipelines of which each makes every `workers`-th global batch.
-      worker: which of these this is; a tensor, where it is known only at run time.
+      replicas: number of replicas that share a global batch.
+      replica_range: the replicas that the pipeline feeds. With range(2, 4) it makes, of each
+        global batch, first the batch of replica 2 and then that of replica 3.
+      workers: number of pipelines, where each makes every `workers`-th global batch.
+      worker: the index of this pipeline among them; a tensor where it is known at run time only.
     """
 
     replicas: int = 1
-    own: range = range(1)
+    replica_range: range = range(1)
     workers: int = 1
     worker: Any = 0
 
+    def __post_init__(self) -> None:
+        if not set(self.replica_range) <= set(range(self.replicas)) or not self.replica_range:
+            raise ValueError(
+                f"replica_range must be some of {self.replicas} replicas, got {self.replica_range}"
+            )
+        if self.workers < 1:
+            raise ValueError(f"workers must be at least 1, got {self.workers}")
+
     @classmethod
-    def of(cls, context: tf.distribute.InputContext) -> "Slice":
-        """The slice of an input pipeline that feeds one or more of the replicas in sync.
+    def of(cls, context: tf.distribute.InputContext) -> "InputShard":
+        """Makes the shard of a pipeline that feeds one or more of the replicas in sync.
 
         Raises:
           ValueError: the pipelines can't feed equally many.
@@ -75,12 +84,12 @@ class Slice:
                 f"{pipelines} input pipelines can't feed {replicas} replicas evenly: choose a "
                 f"multiple of {pipelines} for the InputContext's num_replicas_in_sync"
             )
-        each = replicas // pipelines
-        first = context.input_pipeline_id * each
-        return cls(replicas=replicas, own=range(first, first + each))
+        fed = replicas // pipelines
+        first = context.input_pipeline_id * fed
+        return cls(replicas=replicas, replica_range=range(first, first + fed))
 
-    def cards(self, plan: Plan, step: tf.Tensor, replica: Any) -> tf.Tensor:
-        """Rows of global batches of cards that a replica gets, in their order.
+    def rows(self, plan: BatchPlan, step: tf.Tensor, replica: Any) -> tf.Tensor:
+        """Computes the rows of global batches of units that a replica gets, in their order.
 
         Args:
           plan: the plan.
@@ -88,82 +97,93 @@ class Slice:
           replica: int64 [...], which broadcasts with `step`.
 
         Returns:
-          int64 [..., batch_cards / replicas].
+          int64 [..., batch_units / replicas].
         """
-        return slice_rows(
+        return replica_rows(
             step,
             replica,
             replicas=self.replicas,
-            batch_cards=plan.batch_cards,
+            batch_units=plan.batch_units,
             seed=plan.seed,
             xp=TensorArrays(),
         )
 
 
-def training_records(deck: Deck, plan: Plan, part: Slice, *, start_step: int) -> tf.data.Dataset:
-    """Numbers of the records of all batches of a slice from a step on, without end.
+def training_records(
+    table: RecordTable, plan: BatchPlan, shard: InputShard, *, start_step: int
+) -> tf.data.Dataset:
+    """Makes an infinite dataset of the numbers of the records in each batch, from a step on.
+
+    The plan is computed for some thousands of rows at once: for a batch of 32 rows alone, starting
+    TensorFlow's ops would take several times as long as the arithmetic.
 
     Returns:
-      Vectors, int64 [global_batch_size / replicas], one a batch.
+      Vectors, int64 [global_batch_size / replicas], one for each batch of the shard.
     """
     steps = plan.steps_per_epoch
-    own, slice_cards = np.array(part.own, np.int64), plan.batch_cards // part.replicas
-    step_cards = len(own) * slice_cards
+    replicas = np.array(shard.replica_range, np.int64)
+    replica_units = plan.batch_units // shard.replicas
+    step_units = len(replicas) * replica_units
     arrays = TensorArrays()
 
     def of_epoch(number: tf.Tensor) -> tf.data.Dataset:
         epoch = plan.epoch(number, arrays)
         first = tf.maximum(start_step - number * steps, 0)
         # Of the steps from the very first on, every `workers`-th is this worker's.
-        first = first + (start_step + part.worker - number * steps - first) % part.workers
+        first = first + (start_step + shard.worker - number * steps - first) % shard.workers
 
         def of_steps(step: tf.Tensor) -> tf.Tensor:
-            row = tf.reshape(part.cards(plan, number * steps + step[:, None], own), [-1])
-            dealt = plan.rows(epoch, tf.repeat(step, step_cards), row, arrays)
-            run = tf.range(deck.run_length, dtype=tf.int64)
-            records = deck.records(dealt, epoch, arrays)[:, None] + run
-            return tf.reshape(records, [-1, slice_cards * deck.run_length])
+            row = tf.reshape(shard.rows(plan, number * steps + step[:, None], replicas), [-1])
+            units = plan.rows(epoch, tf.repeat(step, step_units), row, arrays)
+            in_block = tf.range(table.block_length, dtype=tf.int64)
+            records = table.first_of_units(units, epoch, arrays)[:, None] + in_block
+            return tf.reshape(records, [-1, replica_units * table.block_length])
 
-        block = max(1, _BLOCK_ROWS // step_cards)
-        blocks = tf.data.Dataset.range(first, steps, part.workers).batch(block).map(of_steps)
-        return blocks.flat_map(tf.data.Dataset.from_tensor_slices)
+        at_once = max(1, _ROWS_AT_ONCE // step_units)
+        batches = tf.data.Dataset.range(first, steps, shard.workers).batch(at_once).map(of_steps)
+        return batches.flat_map(tf.data.Dataset.from_tensor_slices)
 
     return tf.data.Dataset.range(start_step // steps, _FOREVER).flat_map(of_epoch)
 
 
 def evaluation_records(
-    deck: Deck, part: Slice, *, global_batch_size: int, steps: int | None
+    table: RecordTable, shard: InputShard, *, global_batch_size: int, steps: int | None
 ) -> tf.data.Dataset:
-    """Numbers of the records of all batches of a slice, in the order of the shards, without end.
+    """Makes an infinite dataset of the numbers of the records in each batch, in shard order.
 
-    A replica's rows of a global batch are neighbours. Rows behind the last record hold it again.
+    A replica's rows of a global batch are neighbors. Rows behind the last record hold it again.
     After `steps` global batches, which hold each record, the first record comes again; with None
     it never does.
 
     Returns:
-      Vectors, int64 [global_batch_size / replicas], one a batch.
+      Vectors, int64 [global_batch_size / replicas], one for each batch of the shard.
     """
-    size = global_batch_size // part.replicas
+    size = global_batch_size // shard.replicas
 
     def of_batch(step: tf.Tensor, replica: tf.Tensor) -> tf.Tensor:
         first = step * global_batch_size + replica * size
-        return tf.minimum(first + tf.range(size, dtype=tf.int64), len(deck) - 1)
+        return tf.minimum(first + tf.range(size, dtype=tf.int64), len(table) - 1)
 
-    return batch_places(part, start_step=0, steps=steps).map(of_batch)
+    return batch_positions(shard, start_step=0, steps=steps).map(of_batch)
 
 
-def batch_places(part: Slice, *, start_step: int, steps: int | None = None) -> tf.data.Dataset:
-    """(step, replica) of each batch of a slice, one after the other; int64 scalars.
+def batch_positions(
+    shard: InputShard, *, start_step: int, steps: int | None = None
+) -> tf.data.Dataset:
+    """Makes an infinite dataset of the (step, replica) of each batch of a shard.
 
     They are those of all steps from `start_step` on. With `steps`, those below it come again and
     again.
+
+    Returns:
+      Pairs of int64 scalars.
     """
 
     def of_step(step: tf.Tensor) -> tf.data.Dataset:
-        own = tf.data.Dataset.range(part.own.start, part.own.stop)
-        return own.map(lambda replica: (step, replica))
+        replicas = tf.data.Dataset.range(shard.replica_range.start, shard.replica_range.stop)
+        return replicas.map(lambda replica: (step, replica))
 
-    first = start_step + tf.cast(part.worker, tf.int64)
+    first = start_step + tf.cast(shard.worker, tf.int64)
     stop = _FOREVER if steps is None else steps
-    numbers = tf.data.Dataset.range(first, stop, part.workers)
+    numbers = tf.data.Dataset.range(first, stop, shard.workers)
     return (numbers if steps is None else numbers.repeat()).flat_map(of_step)

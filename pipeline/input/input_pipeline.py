@@ -11,20 +11,20 @@ import tensorflow as tf
 
 from pipeline.augmentation.chain import augment
 from pipeline.config import Augmentation, InputConfig
-from pipeline.input.decode import decode_batches, normalised, read_features, stored_feature
+from pipeline.input.decode import decode_batches, normalize, read_features, stored_feature
 from pipeline.input.index_dataset import (
-    Slice,
+    InputShard,
     TensorArrays,
-    batch_places,
+    batch_positions,
     evaluation_records,
     training_records,
 )
 from pipeline.input.unbroken import unbroken
 from pipeline.option_checks import as_integer
 from pipeline.records.info import DatasetInfo, load_info
-from pipeline.records.reader import Reader
-from pipeline.records.table import Deck, check_batch_size, make_deck, make_plan
-from pipeline.sampling.plan import Plan, example_seeds
+from pipeline.records.reader import RecordReader
+from pipeline.records.table import RecordTable, check_batch_size, load_record_table, make_plan
+from pipeline.sampling.plan import BatchPlan, example_seeds
 
 _ARRAYS = TensorArrays()
 _MADE_FEATURES = ("image", "weight", "step", "row", "seed")
@@ -34,15 +34,18 @@ _as_written = tf.autograph.experimental.do_not_convert
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Elements:
-    """What the input pipelines of one process share."""
+class InputPipeline:
+    """The input pipeline of one process, for training and for evaluation.
+
+    `_batches` holds the whole chain.
+    """
 
     info: DatasetInfo
     split: str
     global_batch_size: int
     config: InputConfig
-    deck: Deck
-    reader: Reader
+    table: RecordTable
+    reader: RecordReader
 
     @classmethod
     @_as_written
@@ -55,7 +58,7 @@ class Elements:
         *,
         evaluation: bool = False,
     ) -> Self:
-        """Reads what is known of a split, and checks that the options fit it.
+        """Loads what is known of a split, and checks that the options fit it.
 
         Raises:
           ValueError: they do not.
@@ -72,125 +75,128 @@ class Elements:
         for name in set(config.features or ()) - set(_MADE_FEATURES):
             stored_feature(name, info, config)
         shards = info.split(split).shards
-        deck = Deck.in_order(info, split) if evaluation else make_deck(info, split, config)
+        if evaluation:
+            table = RecordTable.in_shard_order(info, split)
+        else:
+            table = load_record_table(info, split, config)
         mean_bytes = sum(each.size_bytes for each in shards) // sum(s.records for s in shards)
         with tf.init_scope():  # tensors that every graph shares, also when a graph is being traced
-            reader = Reader(deck, config.reading, mean_bytes=mean_bytes)
+            reader = RecordReader(table, config.reading, mean_bytes=mean_bytes)
         return cls(
             info=info,
             split=split,
             global_batch_size=global_batch_size,
             config=config,
-            deck=deck,
+            table=table,
             reader=reader,
         )
 
     @_as_written
-    def training(self, part: Slice, *, seed: int, start_step: int) -> tf.data.Dataset:
-        """Batches of a slice from a step on, without end."""
+    def training(self, shard: InputShard, *, seed: int, start_step: int) -> tf.data.Dataset:
+        """Makes an infinite dataset of the batches of a shard from a step on."""
         seed = as_integer("seed", seed, example=0)
         start_step = as_integer("start_step", start_step, example=0)
-        run_length = self.config.reading.run_length
-        check_batch_size(self.global_batch_size, part.replicas, run_length)
+        block_length = self.config.reading.block_length
+        check_batch_size(self.global_batch_size, shard.replicas, block_length)
         if start_step < 0:
             raise ValueError(f"start_step must be at least 0, got {start_step}")
         plan = make_plan(
             self.info,
             self.split,
             self.config,
-            self.deck,
+            self.table,
             batch_size=self.global_batch_size,
             seed=seed,
         )
-        run = tf.range(run_length, dtype=tf.int64)
+        in_block = tf.range(block_length, dtype=tf.int64)
 
-        def place(step: tf.Tensor, replica: tf.Tensor) -> _Place:
-            cards = part.cards(plan, step, replica)
-            row = tf.reshape(cards[:, None] * run_length + run, [-1])
-            return _Place(step=step, row=row, seed=example_seeds(plan.seed, step, row, _ARRAYS))
+        def key(step: tf.Tensor, replica: tf.Tensor) -> _BatchKey:
+            units = shard.rows(plan, step, replica)
+            row = tf.reshape(units[:, None] * block_length + in_block, [-1])
+            return _BatchKey(step=step, row=row, seed=example_seeds(plan.seed, step, row, _ARRAYS))
 
-        return self._elements(
-            training_records(self.deck, plan, part, start_step=start_step),
-            batch_places(part, start_step=start_step).map(place),
-            part,
-            run_length=run_length,
-            weigh=_importance(self.deck, plan, self.config.balance.by),
-            weighted=self.config.sample_weights,
-            augmentations=self.config.augmentations if self.config.placement == "host" else (),
+        return self._batches(
+            training_records(self.table, plan, shard, start_step=start_step),
+            batch_positions(shard, start_step=start_step).map(key),
+            _Mode(
+                batch_size=self.global_batch_size // shard.replicas,
+                block_length=block_length,
+                weigh=_importance(self.table, plan, self.config.balance.by),
+                weighted=self.config.sample_weights,
+                augmentations=(
+                    self.config.augmentations if self.config.placement == "host" else ()
+                ),
+            ),
         )
 
     @_as_written
-    def evaluation(self, part: Slice, *, steps: int | None) -> tf.data.Dataset:
-        """Batches of a slice, of which `steps` global ones hold each record once, without end.
+    def evaluation(self, shard: InputShard, *, steps: int | None) -> tf.data.Dataset:
+        """Makes an infinite dataset of the batches of a shard, which hold each record once.
 
-        With None, batches behind the last record are padding, else they begin anew.
+        After `steps` global batches they begin anew; with None, padding follows.
         """
-        check_batch_size(self.global_batch_size, part.replicas)
-        size = self.global_batch_size // part.replicas
+        check_batch_size(self.global_batch_size, shard.replicas)
+        size = self.global_batch_size // shard.replicas
 
-        def place(step: tf.Tensor, replica: tf.Tensor) -> _Place:
+        def key(step: tf.Tensor, replica: tf.Tensor) -> _BatchKey:
             row = replica * size + tf.range(size, dtype=tf.int64)
-            return _Place(step=step, row=row, seed=example_seeds(0, step, row, _ARRAYS))
+            return _BatchKey(step=step, row=row, seed=example_seeds(0, step, row, _ARRAYS))
 
-        def weigh(place: _Place, _: dict[str, tf.Tensor]) -> tf.Tensor:
-            record = place.step * self.global_batch_size + place.row
-            return tf.cast(record < len(self.deck), tf.float32)
+        def weigh(key: _BatchKey, _: dict[str, tf.Tensor]) -> tf.Tensor:
+            record = key.step * self.global_batch_size + key.row
+            return tf.cast(record < len(self.table), tf.float32)
 
-        return self._elements(
+        return self._batches(
             evaluation_records(
-                self.deck, part, global_batch_size=self.global_batch_size, steps=steps
+                self.table, shard, global_batch_size=self.global_batch_size, steps=steps
             ),
-            batch_places(part, start_step=0, steps=steps).map(place),
-            part,
-            run_length=size,
-            weigh=weigh,
-            weighted=True,
-            augmentations=(),
+            batch_positions(shard, start_step=0, steps=steps).map(key),
+            _Mode(batch_size=size, block_length=size, weigh=weigh, weighted=True),
         )
 
-    def _elements(
-        self,
-        records: tf.data.Dataset,
-        places: tf.data.Dataset,
-        part: Slice,
-        *,
-        run_length: int,
-        weigh: "_Weigh",
-        weighted: bool,
-        augmentations: Sequence[Augmentation],
+    def _batches(
+        self, records: tf.data.Dataset, keys: tf.data.Dataset, mode: "_Mode"
     ) -> tf.data.Dataset:
+        """Makes batches: read, decode, make features, augment, weigh, prefetch.
+
+        Args:
+          records: numbers of the records of each batch, int64 [batch_size].
+          keys: a `_BatchKey` for each batch.
+          mode: how training and evaluation differ.
+        """
         config = self.config
         names = config.features or ("image", "label")
-        if weighted and "weight" not in names:
+        if mode.weighted and "weight" not in names:
             names = (*names, "weight")
         stored = [name for name in names if name not in _MADE_FEATURES]
         if "weight" in names:
             stored.append(f"{config.balance.by}_id")
+        size = mode.batch_size
 
-        size = self.global_batch_size // part.replicas
-
-        def element(place: _Place, images: tf.Tensor, values: dict[str, tf.Tensor]) -> Any:
-            features = read_features(values, self.info, config, stored, place.seed)
+        def make(key: _BatchKey, images: tf.Tensor, values: dict[str, tf.Tensor]) -> Any:
+            features = read_features(values, self.info, config, stored, key.seed)
             features["image"] = images
-            features["step"] = tf.fill([size], place.step)
-            features["row"] = tf.ensure_shape(place.row, [size])
-            features["seed"] = tf.ensure_shape(place.seed, [size])
+            features["step"] = tf.fill([size], key.step)
+            features["row"] = tf.ensure_shape(key.row, [size])
+            features["seed"] = tf.ensure_shape(key.seed, [size])
             if config.dtype == "float32":
-                features["image"] = normalised(features["image"])
-            if augmentations:
-                features |= augment(features, augmentations, place.seed)
+                features["image"] = normalize(features["image"])
+            if mode.augmentations:
+                features |= augment(features, mode.augmentations, key.seed)
             if "weight" in names:
-                features["weight"] = weigh(place, features)
+                features["weight"] = mode.weigh(key, features)
             if config.features is None:
                 return tuple(features[name] for name in names)
             return {name: features[name] for name in names}
 
-        serialized = self.reader.read(records, batch_size=size, run_length=run_length)
-        seeds = places.flat_map(lambda place: tf.data.Dataset.from_tensor_slices(place.seed))
-        batches = decode_batches(serialized, seeds, self.info, config, stored, batch_size=size)
-        elements = unbroken(
-            tf.data.Dataset.zip((places.enumerate(), batches)).map(
-                lambda numbered, batch: (numbered[0], element(numbered[1], *batch)),
+        # Records, seeds and keys are three datasets in lock-step: all follow from the plan and have
+        # one element for each record, or for each batch, of the same steps. So they are zipped.
+        serialized = self.reader.read(records, batch_size=size, block_length=mode.block_length)
+        seeds = keys.flat_map(lambda key: tf.data.Dataset.from_tensor_slices(key.seed))
+        decoded = decode_batches(serialized, seeds, self.info, config, stored, batch_size=size)
+        batches = unbroken(
+            tf.data.Dataset.zip((keys.enumerate(), decoded)).map(
+                lambda numbered, batch: (numbered[0], make(numbered[1], *batch)),
                 num_parallel_calls=tf.data.AUTOTUNE,
                 deterministic=True,
             )
@@ -198,35 +204,54 @@ class Elements:
         # Where TensorFlow does not know that a dataset is infinite, workers ask each other at every
         # step whether any of them has come to the end.
         infinite = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
-        elements = elements.apply(infinite)
+        batches = batches.apply(infinite)
         options = tf.data.Options()
-        # Each pipeline makes its own slice: nothing is left to shard.
+        # Each pipeline makes its own shard: nothing is left to shard.
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-        return elements.prefetch(tf.data.AUTOTUNE).with_options(options)
+        return batches.prefetch(tf.data.AUTOTUNE).with_options(options)
 
 
 def text_features(info: DatasetInfo, config: InputConfig) -> list[str]:
-    """Those of `InputConfig.features` that are strings, which TPUs do not take."""
+    """Lists those of `InputConfig.features` that are strings, which TPUs do not take."""
     strings = {each.name for each in info.features if each.dtype in ("bytes", "string")}
     stored = [name for name in config.features or () if name not in _MADE_FEATURES]
     return [name for name in stored if strings.intersection(stored_feature(name, info, config))]
 
 
-class _Place(NamedTuple):
-    """Where the examples of a batch belong: `step` is a scalar, `row` and `seed` are [n]."""
+class _BatchKey(NamedTuple):
+    """Step, int64 scalar, and rows and seeds, int64 [n], of the examples of a batch."""
 
     step: tf.Tensor
     row: tf.Tensor
     seed: tf.Tensor
 
 
-_Weigh = Callable[[_Place, dict[str, tf.Tensor]], tf.Tensor]
+_Weigh = Callable[[_BatchKey, dict[str, tf.Tensor]], tf.Tensor]
 
 
-def _importance(deck: Deck, plan: Plan, by: str) -> _Weigh:
-    """Importance weights, which undo the balance."""
-    if deck.run_length > 1:
-        return lambda place, _: tf.ones_like(place.row, tf.float32)
-    weight = np.zeros(int(deck.categories.max()) + 1, np.float32)
-    weight[deck.categories] = plan.weights
+@dataclass(frozen=True, kw_only=True)
+class _Mode:
+    """Where training and evaluation differ.
+
+    Attributes:
+      batch_size: records of a batch of one replica.
+      block_length: maximum number of records that are read together.
+      weigh: computes the weights of the examples, float32 [n].
+      weighted: batches carry weights even if `InputConfig.features` does not name them.
+      augmentations: ops that run on the host.
+    """
+
+    batch_size: int
+    block_length: int
+    weigh: _Weigh
+    weighted: bool
+    augmentations: Sequence[Augmentation] = ()
+
+
+def _importance(table: RecordTable, plan: BatchPlan, by: str) -> _Weigh:
+    """Makes the importance weights, which undo the balance."""
+    if table.block_length > 1:
+        return lambda key, _: tf.ones_like(key.row, tf.float32)
+    weight = np.zeros(int(table.categories.max()) + 1, np.float32)
+    weight[table.categories] = plan.weights
     return lambda _, features: tf.gather(weight, features[f"{by}_id"])

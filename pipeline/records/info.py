@@ -102,24 +102,24 @@ class DatasetInfo:
         except KeyError as error:
             raise ValueError(f"{path} has nothing on {error}: build the dataset again") from error
 
-    def steps_per_epoch(self, split: str, global_batch_size: int, *, run_length: int = 1) -> int:
+    def steps_per_epoch(self, split: str, global_batch_size: int, *, block_length: int = 1) -> int:
         """Full global batches in an epoch of training, at least 1.
 
         Args:
           split: the split.
           global_batch_size: records of a step, over all replicas.
-          run_length: as in `pipeline.config.Reading`.
+          block_length: as in `pipeline.config.Reading`.
 
         Raises:
           ValueError: runs of this length do not make up a batch.
         """
-        if global_batch_size < 1 or global_batch_size % run_length:
+        if global_batch_size < 1 or global_batch_size % block_length:
             raise ValueError(
-                f"global_batch_size must be a positive multiple of run_length {run_length}, "
+                f"global_batch_size must be a positive multiple of block_length {block_length}, "
                 f"got {global_batch_size}"
             )
-        runs = sum(records // run_length for records in self._shard_records(split))
-        return max(1, runs // (global_batch_size // run_length))
+        runs = sum(records // block_length for records in self._shard_records(split))
+        return max(1, runs // (global_batch_size // block_length))
 
     def evaluation_steps(self, split: str, global_batch_size: int) -> int:
         """Global batches that hold each record of a split once, the last one padded.

@@ -6,20 +6,20 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from pipeline.config import Reading
-from pipeline.records.table import ALIGNMENT, Deck
+from pipeline.records.table import ALIGNMENT, RecordTable
 
 _LOCAL_READS = 4  # batches: one at a time is half as fast, more are no faster
-_REMOTE_READS = 16  # runs: from 32 on, reads of an S3 server stalled now and then
+_REMOTE_READS = 16  # blocks: from 32 on, reads of an S3 server stalled now and then
 _INT64_BYTES = 8
 _RECORD = tf.TensorSpec([], tf.string)
 _RESUME = "make the dataset again, with start_step; pipeline.train goes on from its last checkpoint"
 
 
-class Piece(NamedTuple):
-    """Neighbours that are read together; int64 scalars, or vectors for many pieces.
+class ReadRequest(NamedTuple):
+    """Neighboring records that are read together; int64 scalars, or vectors for many requests.
 
     Attributes:
-      shard: position of the shard in `Deck.paths`.
+      shard: position of the shard in `RecordTable.paths`.
       offset: byte at which the first record starts.
       count: number of records.
     """
@@ -29,105 +29,111 @@ class Piece(NamedTuple):
     count: tf.Tensor
 
 
-class Reader:
-    """Reads records of a deck.
+class RecordReader:
+    """Reads the records of a table by their numbers.
 
     Of local files some batches are read at a time. A request to a store takes long, so there many
-    are under way, each for a run of records and large enough for most.
+    are under way, each for a block of records and large enough for most.
     """
 
-    def __init__(self, deck: Deck, reading: Reading, *, mean_bytes: int) -> None:
-        self._remote = "://" in deck.paths[0]
+    def __init__(self, table: RecordTable, reading: Reading, *, mean_bytes: int) -> None:
+        self._remote = "://" in table.paths[0]
         self._parallel_reads = reading.parallel_reads or (
             _REMOTE_READS if self._remote else _LOCAL_READS
         )
         self._buffer_bytes = reading.buffer_bytes or (
-            2 * mean_bytes * reading.run_length if self._remote else 0
+            2 * mean_bytes * reading.block_length if self._remote else 0
         )
         with tf.device("CPU"):
-            self._paths = tf.constant(deck.paths)
-            self._index_paths = tf.constant(deck.index_paths)
-            self._index_starts = tf.constant(deck.index_starts)
-            self._shard_ends = tf.constant(deck.shard_ends)
-            self._offset = _shared(deck.offset)
-            self._order = None if deck.order is None else _shared(deck.order)
-            self._follows = _shared(deck.follows)
+            self._paths = tf.constant(table.paths)
+            self._index_paths = tf.constant(table.index_paths)
+            self._index_starts = tf.constant(table.index_starts)
+            self._shard_ends = tf.constant(table.shard_ends)
+            self._offset = _shared(table.offset)
+            self._order = None if table.order is None else _shared(table.order)
+            self._contiguous = _shared(table.contiguous)
 
     def read(
-        self, batches: tf.data.Dataset, *, batch_size: int, run_length: int
+        self, batches: tf.data.Dataset, *, batch_size: int, block_length: int
     ) -> tf.data.Dataset:
-        """Serialised records in order; one that can't be read raises an error that names it.
+        """Makes a dataset of serialized records, in order.
+
+        A record that can't be read raises an error that names it.
 
         Args:
           batches: numbers of the records of each batch, int64 [batch_size].
-          batch_size: a multiple of `run_length`.
-          run_length: most records that are read together.
+          batch_size: a multiple of `block_length`.
+          block_length: maximum number of records that are read together.
         """
-        block_size = run_length if self._remote else batch_size
-        blocks = batches
-        if block_size < batch_size:
-            blocks = blocks.map(lambda numbers: tf.reshape(numbers, [-1, block_size]))
-            blocks = blocks.flat_map(tf.data.Dataset.from_tensor_slices)
+        task_size = block_length if self._remote else batch_size
+        tasks = batches
+        if task_size < batch_size:
+            tasks = tasks.map(lambda numbers: tf.reshape(numbers, [-1, task_size]))
+            tasks = tasks.flat_map(tf.data.Dataset.from_tensor_slices)
         parallel = {"num_parallel_calls": tf.data.AUTOTUNE, "deterministic": True}
-        return blocks.interleave(
-            lambda numbers: self._read(numbers, run_length),
+        return tasks.interleave(
+            lambda numbers: self._read(numbers, block_length),
             cycle_length=self._parallel_reads,
-            block_length=block_size,
+            block_length=task_size,
             **(parallel if self._parallel_reads > 1 else {}),
         )
 
-    def _read(self, numbers: tf.Tensor, run_length: int) -> tf.data.Dataset:
-        """Records of a block, int64 [n], which lie in one batch.
+    def _read(self, numbers: tf.Tensor, block_length: int) -> tf.data.Dataset:
+        """Reads the records of one task, int64 [n], which lie in one batch.
 
-        After an error some are missing, and what comes next is the explanation, which raises an
-        error of its own. So no batch in which a record is missing is ever complete.
+        After an error some are missing. The explanation comes next, which raises an error of its
+        own. So no batch in which a record is missing is ever complete.
         """
-        pieces = self._pieces(numbers, run_length)
+        requests = self._requests(numbers, block_length)
         explanation = tf.data.Dataset.from_tensors(numbers).flat_map(self._explanation)
-        return self._from(pieces).concatenate(explanation).take(tf.size(numbers, tf.int64))
+        return self._serve(requests).concatenate(explanation).take(tf.size(numbers, tf.int64))
 
-    def _pieces(self, numbers: tf.Tensor, run_length: int) -> Piece:
-        """Vectors of the pieces that hold these records."""
-        if run_length == 1:
-            return self._place(numbers, tf.ones_like(numbers))
-        place = tf.range(tf.size(numbers))
+    def _requests(self, numbers: tf.Tensor, block_length: int) -> ReadRequest:
+        """Makes the requests, as vectors, for these records.
+
+        Records 7 8 9 20 21 in blocks of 4, where 9 does not lie right behind 8 in its file, take
+        three requests: for 7 and 8, for 9, and for 20 and 21.
+        """
+        if block_length == 1:
+            return self._locate(numbers, tf.ones_like(numbers))
+        position = tf.range(tf.size(numbers))
         before = tf.concat([numbers[:1], numbers[:-1]], axis=0)
-        goes_on = (place % run_length > 0) & (numbers == before + 1)
-        begins = tf.where(~(goes_on & tf.gather(self._follows, numbers)))[:, 0]
+        goes_on = (position % block_length > 0) & (numbers == before + 1)
+        begins = tf.where(~(goes_on & tf.gather(self._contiguous, numbers)))[:, 0]
         ends = tf.concat([begins[1:], [tf.size(numbers, tf.int64)]], axis=0)
-        return self._place(tf.gather(numbers, begins), ends - begins)
+        return self._locate(tf.gather(numbers, begins), ends - begins)
 
-    def _place(self, first: tf.Tensor, count: tf.Tensor) -> Piece:
-        place = first if self._order is None else tf.gather(self._order, first)
+    def _locate(self, first: tf.Tensor, count: tf.Tensor) -> ReadRequest:
+        position = first if self._order is None else tf.gather(self._order, first)
         shard = tf.searchsorted(
-            self._shard_ends, tf.cast(place, tf.int64), side="right", out_type=tf.int64
+            self._shard_ends, tf.cast(position, tf.int64), side="right", out_type=tf.int64
         )
-        return Piece(shard, tf.gather(self._offset, place), count)
+        return ReadRequest(shard, tf.gather(self._offset, position), count)
 
-    def _from(self, pieces: Piece) -> tf.data.Dataset:
-        """The records of pieces, all but some where one can't be read."""
-        paths = tf.gather(self._paths, pieces.shard)
-        vectors = (paths[:, None], pieces.offset[:, None], pieces.count)
+    def _serve(self, requests: ReadRequest) -> tf.data.Dataset:
+        """Makes a dataset of the records of requests; some are missing where one can't be read."""
+        paths = tf.gather(self._paths, requests.shard)
+        vectors = (paths[:, None], requests.offset[:, None], requests.count)
         slices = tf.data.Dataset.from_tensor_slices(vectors)
-        # With `slices.flat_map` a thread would hand each piece to another and wait for it. Without
+        # With `slices.flat_map` a thread would hand each request to another and wait. Without
         # parallelism of ops, for which tf.data's methods have no option, it opens them itself.
         opened = tf.raw_ops.MapDataset(
             input_dataset=tf.data.experimental.to_variant(slices),
             other_arguments=[],
-            f=self._piece.get_concrete_function(*slices.element_spec),
+            f=self._open.get_concrete_function(*slices.element_spec),
             output_types=[tf.variant],
             output_shapes=[tf.TensorShape([])],
             use_inter_op_parallelism=False,
         )
         found = tf.data.experimental.from_variant(opened, tf.TensorSpec([], tf.variant)).flat_map(
-            lambda piece: tf.data.experimental.from_variant(piece, _RECORD)
+            lambda records: tf.data.experimental.from_variant(records, _RECORD)
         )
         # A file that can't be opened fails for ever, so it is asked for so many records only. This
         # is what `choose_from_datasets` does too, at six times the cost.
         asked = tf.data.Dataset.from_tensors(tf.constant(0, tf.int64))
         variant = tf.raw_ops.DirectedInterleaveDataset(
             selector_input_dataset=tf.data.experimental.to_variant(
-                asked.repeat(tf.reduce_sum(pieces.count))
+                asked.repeat(tf.reduce_sum(requests.count))
             ),
             data_input_datasets=[tf.data.experimental.to_variant(found)],
             output_types=[tf.string],
@@ -138,8 +144,8 @@ class Reader:
         return limited.ignore_errors(log_warning=True)
 
     @tf.function(autograph=False)
-    def _piece(self, path: tf.Tensor, offset: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-        """The dataset of a piece, as a variant."""
+    def _open(self, path: tf.Tensor, offset: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+        """Makes the dataset of a request's records, as a variant."""
         shard = tf.raw_ops.TFRecordDatasetV2(
             filenames=path,
             compression_type="",
@@ -150,15 +156,15 @@ class Reader:
         return tf.data.experimental.to_variant(records)
 
     def _explanation(self, numbers: tf.Tensor) -> tf.data.Dataset:
-        """No records but errors: each is read by itself, and the bad ones are named."""
+        """Makes a dataset of errors: each record is read by itself, and the bad ones are named."""
 
         def attempt(number: tf.Tensor) -> tf.data.Dataset:
-            single = self._pieces(number[None], 1)
+            single = self._requests(number[None], 1)
             named = tf.data.Dataset.from_tensors(single).map(self._name)
-            return self._from(single).concatenate(named).take(1)
+            return self._serve(single).concatenate(named).take(1)
 
         def second_attempt(_: tf.Tensor) -> tf.Tensor:
-            shards, _ = tf.unique(self._pieces(numbers, 1).shard)
+            shards, _ = tf.unique(self._requests(numbers, 1).shard)
             paths = tf.strings.reduce_join(tf.gather(self._paths, shards), separator=", ")
             return _failure([paths, " could be read at the second attempt only: ", _RESUME])
 
@@ -170,12 +176,12 @@ class Reader:
         )
         return all_read.map(second_attempt).concatenate(behind)
 
-    def _name(self, single: Piece) -> tf.Tensor:
+    def _name(self, single: ReadRequest) -> tf.Tensor:
         """Raises the error of a record that can't be read; its id is in the index file."""
-        piece = Piece(*(each[0] for each in single))
-        index = tf.io.read_file(tf.gather(self._index_paths, piece.shard))
+        request = ReadRequest(*(each[0] for each in single))
+        index = tf.io.read_file(tf.gather(self._index_paths, request.shard))
         records, *starts = tf.unstack(
-            tf.cast(tf.gather(self._index_starts, piece.shard), tf.int32), num=4
+            tf.cast(tf.gather(self._index_starts, request.shard), tf.int32), num=4
         )
 
         def column(start: tf.Tensor) -> tf.Tensor:
@@ -183,16 +189,16 @@ class Reader:
                 tf.strings.substr(index, start, _INT64_BYTES * records), tf.int64
             )
 
-        position = tf.argmax(tf.cast(column(starts[0]) == piece.offset, tf.int32))
+        position = tf.argmax(tf.cast(column(starts[0]) == request.offset, tf.int32))
         ends = tf.concat([[0], column(starts[1])], axis=0)
         begin, end = tf.cast(ends[position], tf.int32), tf.cast(ends[position + 1], tf.int32)
         return _failure(
             [
-                tf.gather(self._paths, piece.shard),
+                tf.gather(self._paths, request.shard),
                 ": record ",
                 tf.strings.substr(index, starts[2] + begin, end - begin),
                 " at byte ",
-                tf.strings.as_string(piece.offset),
+                tf.strings.as_string(request.offset),
                 " cannot be read; python -m beam_jobs.verify tells what is wrong with it, and with "
                 "--exclude leaves out all that is damaged, records of a missing shard too; "
                 "pipeline.train then goes on with --other-data",
@@ -201,14 +207,14 @@ class Reader:
 
 
 def _shared(array: npt.NDArray[Any]) -> tf.Tensor:
-    """A tensor of the array's own memory: millions of records are too many to hold twice."""
+    """Makes a tensor of the array's own memory: millions of records are too many to hold twice."""
     if array.ctypes.data % ALIGNMENT:  # not made by `aligned_empty`
         return tf.constant(array)
     return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
 
 
 def _failure(sentence: list[tf.Tensor | str]) -> tf.Tensor:
-    """A string that is never made: raises the sentence, in which quotes would be escaped."""
+    """Raises the sentence, in which quotes would be escaped; the string is never made."""
     message = tf.strings.join(sentence)
     with tf.control_dependencies([tf.debugging.Assert(False, [message])]):
         return tf.identity(message)

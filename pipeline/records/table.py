@@ -1,4 +1,4 @@
-"""The records of a split as a deck of cards to deal: where each lies, stratum by stratum."""
+"""The record table: the records of a split, stratum by stratum, and where each lies."""
 
 import io
 import os
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pipeline.config import InputConfig
 from pipeline.records.info import DatasetInfo, read_file
 from pipeline.sampling.integer_math import Arrays
-from pipeline.sampling.plan import Epoch, IntArray, Plan, Rows, plan_seed
+from pipeline.sampling.plan import BatchPlan, BatchUnits, Epoch, IntArray, plan_seed
 from schemas.index import array_start, read_columns
 from schemas.manifest import MANIFEST
 
@@ -23,29 +23,29 @@ ALIGNMENT = 64  # bytes: TensorFlow takes arrays that lie so as they are
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Deck:
-    """Cards are runs of `run_length` records.
+class RecordTable:
+    """Records of a split, numbered stratum by stratum, as units that a plan deals.
 
-    A deck of single records has a stratum for each layout. A deck of longer runs has one for each
-    shard; what the runs of a shard leave over lies between two of them, each time between others.
-    Records are numbered stratum by stratum.
+    Units are blocks of `block_length` neighboring records. With single records there is a stratum
+    for each layout. With longer blocks there is one for each shard; the records that the blocks of
+    a shard leave over lie between two of its blocks, in each epoch between two others.
 
     Attributes:
       paths: the shards.
       index_paths: their index files.
       index_starts: int64 [shards, 4], records of each shard and the bytes of its index file at
         which the columns `offset`, `id_end` and `id_text` start.
-      shard_ends: int64 [shards], how many records there are up to the end of each shard.
+      shard_ends: int64 [shards], number of records up to the end of each shard.
       offset: int64 [records], byte at which the frame of each record starts, shard by shard.
-      order: int32 or int64 [records], where in `offset` each record is; None where the strata are
-        the shards.
-      follows: bool [records], whether it lies right behind the record before; in a deck of
-        single records, which never asks, bool [0].
-      categories: the category values that the strata stand for, int64 [strata].
+      order: int32 or int64 [records], position in `offset` of each record; None where the strata
+        are the shards.
+      contiguous: bool [records], True for a record that lies right behind the record before; bool
+        [0] with single records, where nobody asks.
+      categories: int64 [strata], the category values that the strata stand for.
       first_records: int64 [strata], number of each stratum's first record.
-      counts: int64 [strata], cards of each stratum.
-      spare: int64 [strata], records of each stratum that its cards leave over.
-      run_length: records of a card.
+      counts: int64 [strata], units of each stratum.
+      remainder: int64 [strata], records of each stratum that its units leave over.
+      block_length: records of a unit.
     """
 
     paths: tuple[str, ...]
@@ -54,133 +54,147 @@ class Deck:
     shard_ends: IntArray
     offset: IntArray
     order: npt.NDArray[np.signedinteger[Any]] | None
-    follows: npt.NDArray[np.bool_]
+    contiguous: npt.NDArray[np.bool_]
     categories: IntArray
     first_records: IntArray
     counts: IntArray
-    spare: IntArray
-    run_length: int
+    remainder: IntArray
+    block_length: int
 
     def __len__(self) -> int:
         return len(self.offset)
 
-    def records(self, rows: Rows, epoch: Epoch, xp: Arrays) -> Any:
-        """Numbers of the first records of cards that were dealt, int64 [n]."""
-        firsts = np.cumsum(self.counts) - self.counts
-        within = rows.card - xp.take(firsts, rows.stratum)
-        start = xp.take(self.first_records, rows.stratum)
-        if self.run_length > 1:
-            gap = epoch.number % (xp.take(self.counts, rows.stratum) + 1)
-            start = start + xp.where(within < gap, 0, xp.take(self.spare, rows.stratum))
-        return start + within * self.run_length
+    def first_of_units(self, batch: BatchUnits, epoch: Epoch, xp: Arrays) -> Any:
+        """Finds the numbers of the first records of units, int64 [n]."""
+        first_units = np.cumsum(self.counts) - self.counts
+        unit_in_stratum = batch.unit - xp.take(first_units, batch.stratum)
+        start = xp.take(self.first_records, batch.stratum)
+        if self.block_length > 1:
+            # Units from `gap` on lie behind the remainder: with units a and b, epochs 0, 1, 2, 3
+            # read the shard as -ab, a-b, ab-, -ab.
+            gap = epoch.number % (xp.take(self.counts, batch.stratum) + 1)
+            remainder = xp.take(self.remainder, batch.stratum)
+            start = start + xp.where(unit_in_stratum < gap, 0, remainder)
+        return start + unit_in_stratum * self.block_length
 
     @classmethod
-    def of_records(cls, info: DatasetInfo, split: str, *, by: str) -> Self:
-        """A deck of single records, a stratum for each value of a category."""
-        values = len(info.vocabulary(by))
+    def by_category(cls, info: DatasetInfo, split: str, category: str) -> Self:
+        """Makes a table of single records with a stratum for each value of a category."""
+        values = len(info.vocabulary(category))
         # 16 bits are sorted ten times as fast as 32.
         code = np.uint16 if values <= 1 << 16 else np.int32
-        files, columns = read_index(info, split, {"offset": np.int64, f"category/{by}": code})
-        ends, category = files["shard_ends"], columns[f"category/{by}"]
+        files, columns = read_index(info, split, {"offset": np.int64, f"category/{category}": code})
+        codes = columns[f"category/{category}"]
+        ends = files["shard_ends"]
         shards = [slice(*each) for each in zip(np.append(0, ends[:-1]), ends, strict=True)]
-        own_counts = [np.bincount(category[shard], minlength=values) for shard in shards]
-        counts = np.sum(own_counts, axis=0)
-        # A counting sort, shard by shard: where the next record of each value goes.
-        following = np.cumsum(counts) - counts
-        order = aligned_empty(len(category), np.int32 if len(category) < 1 << 31 else np.int64)
-        for shard, own in zip(shards, own_counts, strict=True):
-            place = np.repeat(following - (np.cumsum(own) - own), own) + np.arange(own.sum())
-            order[place] = shard.start + np.argsort(category[shard], kind="stable")
-            following += own
+        shard_counts = [np.bincount(codes[shard], minlength=values) for shard in shards]
+        counts = np.sum(shard_counts, axis=0)
+        order = aligned_empty(len(codes), np.int32 if len(codes) < 1 << 31 else np.int64)
+        # A counting sort, shard by shard. `next_free` is where in `order` the next record of each
+        # value goes. With values a b a in this shard, and next_free a: 4, b: 9, the shard sorted by
+        # value is a a b, and its records go to 4 5 9.
+        next_free = np.cumsum(counts) - counts
+        for shard, shard_count in zip(shards, shard_counts, strict=True):
+            first_sorted = np.cumsum(shard_count) - shard_count
+            target = np.repeat(next_free - first_sorted, shard_count)
+            target += np.arange(shard_count.sum())
+            order[target] = shard.start + np.argsort(codes[shard], kind="stable")
+            next_free += shard_count
         categories = np.flatnonzero(counts)
         counts = counts[categories]
         return cls(
             **files,
             offset=columns["offset"],
             order=order,
-            follows=np.zeros(0, bool),
+            contiguous=np.zeros(0, bool),
             categories=categories,
             first_records=np.cumsum(counts) - counts,
             counts=counts,
-            spare=np.zeros_like(counts),
-            run_length=1,
+            remainder=np.zeros_like(counts),
+            block_length=1,
         )
 
     @classmethod
-    def in_order(cls, info: DatasetInfo, split: str) -> Self:
-        """All records of a split in the order of its shards, a stratum for each shard."""
-        return cls.of_runs(info, split, run_length=1)
+    def in_shard_order(cls, info: DatasetInfo, split: str) -> Self:
+        """Makes a table of all records in the order of the shards, with a stratum for each."""
+        return cls.in_blocks(info, split, block_length=1)
 
     @classmethod
-    def of_runs(cls, info: DatasetInfo, split: str, *, run_length: int) -> Self:
-        """A deck of runs of neighbours, a stratum for each shard.
+    def in_blocks(cls, info: DatasetInfo, split: str, *, block_length: int) -> Self:
+        """Makes a table of blocks of neighbors, with a stratum for each shard.
 
         Raises:
-          ValueError: a shard holds no whole run.
+          ValueError: a shard holds no whole block.
         """
         files, columns = read_index(info, split, {"offset": np.int64, "length": np.int32})
         sizes = np.diff(files["shard_ends"], prepend=0)
         offset, length = columns["offset"], columns["length"]
-        follows = aligned_empty(len(offset), np.bool_)
-        follows[1:] = offset[1:] == offset[:-1] + length[:-1]
-        follows[[0, *files["shard_ends"][:-1]]] = False
-        if sizes.min() < run_length:
+        contiguous = aligned_empty(len(offset), np.bool_)
+        contiguous[1:] = offset[1:] == offset[:-1] + length[:-1]
+        contiguous[[0, *files["shard_ends"][:-1]]] = False
+        if sizes.min() < block_length:
             raise ValueError(
-                f"run_length {run_length} exceeds the {sizes.min()} records of the smallest shard "
-                f"of split {split!r} in {info.data_dir}: choose less, or build fewer shards"
+                f"block_length {block_length} exceeds the {sizes.min()} records of the smallest "
+                f"shard of split {split!r} in {info.data_dir}: choose less, or build fewer shards"
             )
         return cls(
             **files,
             offset=offset,
             order=None,
-            follows=follows,
+            contiguous=contiguous,
             categories=np.zeros(0, np.int64),
             first_records=np.cumsum(sizes) - sizes,
-            counts=sizes // run_length,
-            spare=sizes % run_length,
-            run_length=run_length,
+            counts=sizes // block_length,
+            remainder=sizes % block_length,
+            block_length=block_length,
         )
 
 
-def make_deck(info: DatasetInfo, split: str, config: InputConfig) -> Deck:
-    """The deck that a training run deals from."""
-    if config.reading.run_length > 1:
-        return Deck.of_runs(info, split, run_length=config.reading.run_length)
-    return Deck.of_records(info, split, by=config.balance.by)
+def load_record_table(info: DatasetInfo, split: str, config: InputConfig) -> RecordTable:
+    """Loads the record table that a training run deals from."""
+    if config.reading.block_length > 1:
+        return RecordTable.in_blocks(info, split, block_length=config.reading.block_length)
+    return RecordTable.by_category(info, split, config.balance.by)
 
 
 def make_plan(
-    info: DatasetInfo, split: str, config: InputConfig, deck: Deck, *, batch_size: int, seed: int
-) -> Plan:
-    """The plan of a training run; `batch_size` is that of global batches."""
-    return Plan(
-        counts=deck.counts,
-        batch_cards=batch_size // config.reading.run_length,
+    info: DatasetInfo,
+    split: str,
+    config: InputConfig,
+    table: RecordTable,
+    *,
+    batch_size: int,
+    seed: int,
+) -> BatchPlan:
+    """Makes the plan of a training run; `batch_size` is that of global batches."""
+    return BatchPlan(
+        counts=table.counts,
+        batch_units=batch_size // config.reading.block_length,
         seed=plan_seed(info.digest, split, seed),
-        balance=config.balance.temperature,
+        alpha=config.balance.alpha,
         repeat_cap=config.balance.repeat_cap,
     )
 
 
-def check_batch_size(global_batch_size: int, replicas: int, run_length: int = 1) -> None:
-    """Checks that a global batch can be dealt to the replicas.
+def check_batch_size(global_batch_size: int, replicas: int, block_length: int = 1) -> None:
+    """Checks that a global batch can be divided among the replicas.
 
     Raises:
       ValueError: it can't.
     """
-    divisor = replicas * run_length
+    divisor = replicas * block_length
     if global_batch_size < 1 or global_batch_size % divisor:
-        runs = f" in runs of {run_length}" if run_length > 1 else ""
+        blocks = f" in blocks of {block_length} records" if block_length > 1 else ""
         raise ValueError(
             f"global_batch_size {global_batch_size} can't be divided by {replicas} "
-            f"replicas{runs}: choose a multiple of {divisor}"
+            f"replicas{blocks}: choose a multiple of {divisor}"
         )
 
 
 def read_index(
     info: DatasetInfo, split: str, dtypes: Mapping[str, npt.DTypeLike]
 ) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """The files of a split's shards that have any record left, and columns of those records.
+    """Reads columns of a split's index, and leaves out what `excluded.json` lists.
 
     Args:
       info: the dataset.
@@ -188,7 +202,8 @@ def read_index(
       dtypes: columns of the index to the types they get.
 
     Returns:
-      Attributes of a `Deck`, and columns by their names, [records], shard by shard.
+      Attributes of a `RecordTable` about the shards that have any record left, and columns of
+      their records by name, [records], shard by shard.
     """
     all_left_out = {
         shard: info.excluded.positions(shard.name) for shard in info.split(split).shards
@@ -231,7 +246,7 @@ def read_index(
 
 
 def aligned_empty(length: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """An array [length] that TensorFlow can take with no copy of its own."""
+    """Makes an array [length] that TensorFlow can take without a copy of its own."""
     size_bytes = int(length) * np.dtype(dtype).itemsize
     memory = np.empty(size_bytes + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
@@ -239,5 +254,5 @@ def aligned_empty(length: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def _open(path: str) -> BinaryIO:
-    """A file to read at any place: one of this machine, or all of another's."""
+    """Opens a file for random access: of a remote one, all bytes are read first."""
     return io.BytesIO(read_file(path)) if "://" in path else Path(path).open("rb")

@@ -1,4 +1,9 @@
-"""Integer arithmetic of the plan, written once for NumPy and for TensorFlow."""
+"""Integer arithmetic of the plan, written once for NumPy and for TensorFlow.
+
+TensorFlow has permutations by index (`tf.random.experimental.index_shuffle`) and hashes of its
+own. They have no twin in NumPy, in which the plan is tested and explained, and TensorFlow may
+change them from release to release, which would change the batches of a resumed run.
+"""
 
 import functools
 from collections.abc import Callable
@@ -12,16 +17,16 @@ _WORD = (1 << 32) - 1
 
 
 class Arrays(Protocol):
-    """What the arithmetic needs of an array library beside the operators; all int64."""
+    """Functions of an array library that the arithmetic needs beside the operators; all int64."""
 
     def where(self, condition: Any, a: Any, b: Any) -> Any:
         """`a` where the condition holds, else `b`."""
 
     def searchsorted(self, ascending: Any, values: Any) -> Any:
-        """How many elements of `ascending` are at most each value."""
+        """Number of elements of `ascending` that are at most each value."""
 
     def take(self, array: Any, positions: Any) -> Any:
-        """Elements of `array` [n] at these positions."""
+        """InputPipeline of `array` [n] at these positions."""
 
     def argsort(self, values: Any) -> Any:
         """Positions that sort distinct values."""
@@ -82,8 +87,10 @@ def sum_of_floors(count: Any, factor: int, offset: Any, modulus: int) -> Any:
         modulus, factor = factor, modulus
 
 
-def shuffled(position: Any, size: Any, key: Any, xp: Arrays) -> Any:
-    """Which element a random order of `size` elements has at a position.
+def permute(position: Any, size: Any, key: Any, xp: Arrays) -> Any:
+    """Finds the element at a position of a random order of `size` elements.
+
+    The key decides the order. Elements and positions are 0 to size - 1.
 
     Swap-or-not (Hoang, Morris, Rogaway, "An Enciphering Scheme Based on a Card Shuffle", 2012).
     """

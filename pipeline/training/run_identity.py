@@ -154,7 +154,7 @@ def _changes(
 def _flatten(name: str, value: Any, values: dict[str, Value], defaults: dict[str, Value]) -> None:
     """Adds a value and what it consists of to `values`, and the defaults of fields to `defaults`.
 
-    `Balance(by="shop")` as "balance" adds "balance": "Balance", "balance.temperature": 1.0, …
+    `Balance(by="shop")` as "balance" adds "balance": "Balance", "balance.alpha": 1.0, …
     """
     if value is None or isinstance(value, str | int | float):
         values[name] = value

@@ -68,7 +68,7 @@ def test_a_sweep_changes_its_option_alone(name: str):
         "parallel-decodes": Training(
             data_dir="there", config=InputConfig(parallel_decodes=1), batch_size=32
         ),
-        "run-length": run,
+        "block-length": run,
     }
     assert swept(run, name, "1") == changed[name]
     assert swept(run, name, "3" if name == "channels" else "2") != changed[name]

@@ -16,7 +16,7 @@ def test_it_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     figures = tmp_path / "figures.json"
     arguments = ["--records", "3000", "500", "--layouts=50", "--json", str(figures)]
     assert plan_scale.main(arguments) == 0
-    assert "       3,000 records: deck s " in capsys.readouterr().out
+    assert "       3,000 records: table s " in capsys.readouterr().out
     written = json.loads(figures.read_text())
     assert [each["records"] for each in written] == [3000, 500]
     assert all(each["peak MB"] > each["of that TensorFlow MB"] > 0 for each in written)

@@ -16,7 +16,7 @@ import tensorflow as tf
 from pipeline.config import InputConfig
 from pipeline.dataset import make_dataset, make_distributed_dataset, make_evaluation_dataset
 from pipeline.records.info import load_info
-from pipeline.sampling.batch_order import slice_rows
+from pipeline.sampling.batch_order import replica_rows
 from pipeline.sampling.plan import plan_seed
 from tests.support import keras_worker
 from tests.support.dataset_factory import write_dataset
@@ -158,7 +158,7 @@ def test_hosts_of_tpus(directory: Path, features: tuple[str, ...] | None, host: 
     (whole,) = make_dataset(directory, **options).take(1)
     seed = plan_seed(load_info(directory).digest, "train", 0)
     order, *cores = (
-        slice_rows(np.int64(0), np.int64(core), replicas=replicas, batch_cards=32, seed=seed)
+        replica_rows(np.int64(0), np.int64(core), replicas=replicas, batch_units=32, seed=seed)
         for replicas, core in ((1, 0), *((8, 4 * host + core) for core in range(4)))
     )
     for own, batch in zip(cores, dataset.take(4), strict=True):

@@ -72,7 +72,7 @@ def assert_equal_weights(first: Path, second: Path) -> None:
 
 
 def test_losses_do_not_depend_on_the_number_of_replicas(directory: Path, tmp_path: Path):
-    options = ("--steps=12", "--steps-per-call=1", "--clip-norm=1", "--balance=0.3")
+    options = ("--steps=12", "--steps-per-call=1", "--clip-norm=1", "--balance-alpha=0.3")
     seen = {}
     for devices in (1, 2, 4):
         run_dir = tmp_path / f"{devices}"
@@ -205,16 +205,14 @@ def test_an_error_of_training_is_no_fault_of_the_options(
 @pytest.mark.parametrize(
     ("options", "balance"),
     [
-        ([], Balance(temperature=0.5, by="shop")),
-        (["--balance=0.2"], Balance(temperature=0.2, by="shop")),
-        (["--balance-by=layout", "--repeat-cap=3"], Balance(temperature=0.5, repeat_cap=3.0)),
+        ([], Balance(alpha=0.5, by="shop")),
+        (["--balance-alpha=0.2"], Balance(alpha=0.2, by="shop")),
+        (["--balance-by=layout", "--balance-repeat-cap=3"], Balance(alpha=0.5, repeat_cap=3.0)),
     ],
     ids=lambda each: " ".join(each) or "none" if isinstance(each, list) else "",
 )
 def test_options_that_are_not_given_are_those_of_the_task(options: list[str], balance: Balance):
-    config = InputConfig(
-        dtype="uint8", sample_weights=True, balance=Balance(temperature=0.5, by="shop")
-    )
+    config = InputConfig(dtype="uint8", sample_weights=True, balance=Balance(alpha=0.5, by="shop"))
     known = make_parser().parse_args(["data", "--run-dir=run", *options])
     assert configured(config, known) == dataclasses.replace(config, balance=balance)
 

@@ -23,9 +23,9 @@ from pipeline.config import Balance, InputConfig, RandomCrop, Reading
             "needs the features 'image' and 'seed': name them in features",
         ),
         (
-            {"reading": Reading(run_length=8), "balance": Balance(temperature=0.5)},
-            "run_length 8 deals neighbours together, whatever their layout: set it to 1 for a "
-            "temperature of 0.5",
+            {"reading": Reading(block_length=8), "balance": Balance(alpha=0.5)},
+            "block_length 8 deals neighbors together, whatever their layout: set it to 1 for a "
+            "an alpha of 0.5",
         ),
     ],
 )
@@ -37,8 +37,8 @@ def test_input_config(options: dict[str, Any], sentence: str):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"temperature": 1.5}, "temperature must be 0 .* to 1 .*, got 1.5"),
-        ({"temperature": float("nan")}, "temperature must be 0 .* to 1 .*, got nan"),
+        ({"alpha": 1.5}, "alpha must be 0 .* to 1 .*, got 1.5"),
+        ({"alpha": float("nan")}, "alpha must be 0 .* to 1 .*, got nan"),
         ({"repeat_cap": 0.5}, "repeat_cap must be at least 1, got 0.5"),
     ],
 )
@@ -61,7 +61,7 @@ def test_random_crop(options: dict[str, float], sentence: str):
         RandomCrop(**options)
 
 
-@pytest.mark.parametrize("name", ["run_length", "parallel_reads", "buffer_bytes"])
+@pytest.mark.parametrize("name", ["block_length", "parallel_reads", "buffer_bytes"])
 def test_reading(name: str):
     with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
         Reading(**{name: 0})
@@ -93,9 +93,12 @@ _AUGMENTATIONS = "augmentations must be a tuple of functions, such as (Rotate(),
         ({"parallel_decodes": 4.0}, "parallel_decodes must be an integer, such as 64, got 4.0"),
         (
             {"balance": 0.3},
-            "balance must be of type Balance, such as Balance(temperature=0.3), got 0.3",
+            "balance must be of type Balance, such as Balance(alpha=0.3), got 0.3",
         ),
-        ({"reading": 4}, "reading must be of type Reading, such as Reading(run_length=32), got 4"),
+        (
+            {"reading": 4},
+            "reading must be of type Reading, such as Reading(block_length=32), got 4",
+        ),
         ({"crop": True}, "crop must be of type RandomCrop, such as RandomCrop(), got True"),
         ({"crop": 0.7}, "crop must be of type RandomCrop, such as RandomCrop(), got 0.7"),
         ({"label": 3}, "label must be of type str, such as 'layout', got 3"),
@@ -117,12 +120,12 @@ def test_types_of_input_config(options: dict[str, Any], sentence: str):
 @pytest.mark.parametrize(
     ("make", "options", "sentence"),
     [
-        (Balance, {"temperature": "0.3"}, "temperature must be a number, such as 0.3, got '0.3'"),
-        (Balance, {"temperature": None}, "temperature must be a number, such as 0.3, got None"),
+        (Balance, {"alpha": "0.3"}, "alpha must be a number, such as 0.3, got '0.3'"),
+        (Balance, {"alpha": None}, "alpha must be a number, such as 0.3, got None"),
         (Balance, {"repeat_cap": True}, "repeat_cap must be a number, such as 8, got True"),
         (Balance, {"by": 1}, "by must be of type str, such as 'layout', got 1"),
-        (Reading, {"run_length": 8.0}, "run_length must be an integer, such as 32, got 8.0"),
-        (Reading, {"run_length": None}, "run_length must be an integer, such as 32, got None"),
+        (Reading, {"block_length": 8.0}, "block_length must be an integer, such as 32, got 8.0"),
+        (Reading, {"block_length": None}, "block_length must be an integer, such as 32, got None"),
         (
             Reading,
             {"buffer_bytes": 1e6},
@@ -140,7 +143,7 @@ def test_types_of_options(make: Any, options: dict[str, Any], sentence: str):
 def test_numbers_of_numpy_will_do():
     config = InputConfig(
         height=np.int64(32),
-        balance=Balance(temperature=np.float32(0.5), repeat_cap=np.int32(3)),
+        balance=Balance(alpha=np.float32(0.5), repeat_cap=np.int32(3)),
         crop=RandomCrop(min_side=1),
     )
-    assert (config.height, config.balance.temperature) == (32, 0.5)
+    assert (config.height, config.balance.alpha) == (32, 0.5)

@@ -74,7 +74,7 @@ def test_tuple_is_what_keras_takes(directory: Path):
 
 
 def test_weights_come_third(directory: Path):
-    config = InputConfig(height=32, width=32, sample_weights=True, balance=Balance(temperature=0))
+    config = InputConfig(height=32, width=32, sample_weights=True, balance=Balance(alpha=0))
     dataset = make_dataset(directory, global_batch_size=8, config=config)
     _, labels, weights = next(iter(dataset))
     # Every layout gets as many places, but for "omega", whose single record comes 8 times.
@@ -229,16 +229,16 @@ print([tuple(image.shape) for image in strategy.experimental_local_results(image
             id="batch size",
         ),
         pytest.param(
-            {"config": InputConfig(reading=Reading(run_length=4))},
+            {"config": InputConfig(reading=Reading(block_length=4))},
             (2, 0, 2),
             "global_batch_size 10 can't be divided by 2 replicas in runs of 4: choose a multiple "
             "of 8",
             id="batch size in runs",
         ),
         pytest.param(
-            {"config": InputConfig(reading=Reading(run_length=10))},
+            {"config": InputConfig(reading=Reading(block_length=10))},
             None,
-            "run_length 10 exceeds the 8 records of the smallest shard of split 'train' in .*: "
+            "block_length 10 exceeds the 8 records of the smallest shard of split 'train' in .*: "
             "choose less, or build fewer shards",
             id="run length",
         ),

@@ -29,29 +29,31 @@ def test_natural_shares(directory: Path, capsys: pytest.CaptureFixture[str]):
     ]
     size_bytes = sum(path.stat().st_size for path in directory.glob("*.tfrecord-*"))
     assert lines[5] == (
-        f"  {size_bytes / 1e6:.1f} MB read an epoch, {size_bytes / 2e6:.1f} MB by each worker"
+        f"  {size_bytes / 1e6:.1f} MB are read per epoch, {size_bytes / 2e6:.1f} MB by each worker"
     )
     assert lines[7].split() == ["20", "20.0", "1.00", "5.000", "1.00", "alpha"]
     assert lines[10].split() == ["1", "1.0", "1.00", "0.250", "1.00", "omega"]
-    assert lines[11].startswith("  fairness: in 4 steps at most 0.750 of a record off")
+    assert lines[11].startswith("  fairness: in 4 steps no batch is more than 0.750 records off")
 
 
 def test_balance_leaves_out_and_repeats(directory: Path):
-    config = InputConfig(balance=Balance(temperature=0, repeat_cap=4))
+    config = InputConfig(balance=Balance(alpha=0, repeat_cap=4))
     lines = explain_plan(directory, global_batch_size=8, config=config).splitlines()
-    # "omega" and "gamma" reach the cap, the others share the other 20 places.
-    counted = [line.split(maxsplit=3) for line in lines if "records come" in line]
+    # "omega" and "gamma" reach the cap, the others share the other 20 slots.
+    counted = [line.split(maxsplit=2) for line in lines[4:] if line.split()[1] == "records"]
+    counted = [words for words in counted if words[0].isdigit()]
     assert sum(int(words[0]) for words in counted) == 32
-    assert ["3", "records", "come", "4 times"] in counted
-    assert any(words[3] == "not at all in an epoch, others in the next" for words in counted)
+    assert ["3", "records", "come 4 times"] in counted
+    skipped = "are skipped in this epoch (others are skipped in the next)"
+    assert skipped in [words[2] for words in counted]
 
 
-def test_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_blocks(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     directory = write_dataset(tmp_path / "receipts", counts={"a": 30}, shards=3)
-    assert main([str(directory), "--global-batch-size=8", "--run-length=4"]) == 0
+    assert main([str(directory), "--global-batch-size=8", "--block-length=4"]) == 0
     out = capsys.readouterr().out
     assert "24 records come once" in out
-    assert "6 records come not at all in an epoch, others in the next" in out
+    assert "6 records are skipped in this epoch" in out
 
 
 def test_the_environment_names_the_dataset(
@@ -73,7 +75,7 @@ def test_the_environment_names_the_dataset(
         (["--replicas=7"], "can't be divided by 7 replicas: choose a multiple of 7"),
         (["--replicas=0"], "replicas must be at least 1, got 0"),
         (["--workers=0"], "workers must be at least 1, got 0"),
-        (["--balance=2"], "temperature must be"),
+        (["--balance-alpha=2"], "alpha must be"),
         (["--split=test"], "has no split 'test'"),
     ],
 )

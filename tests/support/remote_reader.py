@@ -19,12 +19,15 @@ RUN_LENGTHS = (1, 8)
 def read_batches(data_dir: str) -> dict[str, list[dict[str, Any]]]:
     """Ids, weights and digests of the pixels: some epochs of training, and an evaluation."""
     found = {}
-    for run_length in RUN_LENGTHS:
+    for block_length in RUN_LENGTHS:
         config = InputConfig(
-            height=24, width=16, features=("id", "image"), reading=Reading(run_length=run_length)
+            height=24,
+            width=16,
+            features=("id", "image"),
+            reading=Reading(block_length=block_length),
         )
         training = make_dataset(data_dir, global_batch_size=16, config=config)
-        found[f"training, run_length {run_length}"] = [told(each) for each in training.take(10)]
+        found[f"training, block_length {block_length}"] = [told(each) for each in training.take(10)]
     evaluation = make_evaluation_dataset(
         tf.distribute.get_strategy(), data_dir, split="train", global_batch_size=24, config=config
     )

@@ -8,9 +8,9 @@ pytest.importorskip("tensorflow")
 import tensorflow as tf
 
 from pipeline.augmentation.corruption import Blur, Erase, JpegArtefacts, Noise
-from pipeline.augmentation.stateless_random import derive
+from pipeline.augmentation.stateless_random import fold_in
 
-SEEDS = derive(tf.range(8, dtype=tf.int64), 0)
+SEEDS = fold_in(tf.range(8, dtype=tf.int64), 0)
 
 
 def changed(op: object, image: np.ndarray) -> np.ndarray:

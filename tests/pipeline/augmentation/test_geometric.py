@@ -14,7 +14,7 @@ import tensorflow as tf
 from pipeline.augmentation.chain import augment
 from pipeline.augmentation.geometric import Crop, GeometricOp, Perspective, Rotate, Scale, Shear
 from pipeline.augmentation.projective import warp
-from pipeline.augmentation.stateless_random import derive
+from pipeline.augmentation.stateless_random import fold_in
 from tests.support.augment_ops import GEOMETRIC, batch
 
 HEIGHT, WIDTH = 48, 40
@@ -114,7 +114,7 @@ def test_composed_ops_are_the_product_of_their_matrices_in_order():
     examples, seeds = drawn(7)
     matrix = np.eye(3)
     for place, op in enumerate(ops):
-        matrix = op.matrices(derive(seeds, place), HEIGHT, WIDTH)[0].numpy() @ matrix
+        matrix = op.matrices(fold_in(seeds, place), HEIGHT, WIDTH)[0].numpy() @ matrix
     ymin, xmin, ymax, xmax = RECTANGLE
     corners = np.array([[x, y, 1] for x in (xmin, xmax) for y in (ymin, ymax)], np.float64)
     corners -= [WIDTH / 2, HEIGHT / 2, 0]
@@ -136,7 +136,7 @@ def test_one_warp_looks_like_one_after_the_other():
     composed = augment({"image": image}, ops, seeds)["image"].numpy()
     stepwise = {"image": image}
     for place, op in enumerate(ops):
-        stepwise = op(stepwise, derive(seeds, place))
+        stepwise = op(stepwise, fold_in(seeds, place))
     # Away from the sides, where what was pushed out is lost to the next op.
     middle = (slice(None), slice(10, -10), slice(10, -10))
     assert np.abs(composed - stepwise["image"].numpy())[middle].max() < 0.01
@@ -194,7 +194,7 @@ def test_probability_leaves_the_rest_alone():
     boxes = tf.tile(tf.constant([[[0.3, 0.3, 0.6, 0.7]]]), [count, 1, 1])
     examples = {"image": tf.ones([count, 4, 4, 1]), "boxes": boxes}
     op = Rotate(degrees=(5, 10), probability=0.3)
-    done = op(examples, derive(tf.range(count, dtype=tf.int64), 0))["boxes"].numpy()
+    done = op(examples, fold_in(tf.range(count, dtype=tf.int64), 0))["boxes"].numpy()
     still = (np.abs(done - boxes.numpy()) < 1e-7).all(axis=(1, 2))
     assert math.isclose(still.mean(), 0.7, abs_tol=0.08)
 

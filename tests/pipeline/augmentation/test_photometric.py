@@ -8,10 +8,10 @@ pytest.importorskip("tensorflow")
 import tensorflow as tf
 
 from pipeline.augmentation.photometric import Brightness, Contrast, Gamma, Light, Shadow
-from pipeline.augmentation.stateless_random import derive
+from pipeline.augmentation.stateless_random import fold_in
 from tests.support.augment_ops import PHOTOMETRIC, batch
 
-SEEDS = derive(tf.range(8, dtype=tf.int64), 0)
+SEEDS = fold_in(tf.range(8, dtype=tf.int64), 0)
 
 
 def changed(op: object, image: np.ndarray) -> np.ndarray:

@@ -25,7 +25,7 @@ def test_neighbouring_seeds_and_numbers_draw_independently():
 
 def test_derived_seeds_are_32_bit_and_hardly_ever_equal():
     derived = tf.concat(
-        [stateless_random.derive(MANY, place) for place in range(5)], axis=0
+        [stateless_random.fold_in(MANY, place) for place in range(5)], axis=0
     ).numpy()
     assert derived.dtype == np.int64
     assert derived.min() >= 0

@@ -25,7 +25,7 @@ from pipeline.input.decode import (
     decode_jpeg,
     fitted,
     jpeg_image,
-    normalised,
+    normalize,
     parsed,
     raw_images,
     read_features,
@@ -182,7 +182,7 @@ def test_pixels_shrink_as_jpeg_files_do():
 def test_normalised_bytes():
     levels = tf.constant(range(256), tf.uint8)
     expected = np.arange(256, dtype=np.float32) * np.float32(1 / 255)
-    np.testing.assert_array_equal(normalised(levels), expected)
+    np.testing.assert_array_equal(normalize(levels), expected)
 
 
 def test_stretch_fills_the_target():

@@ -36,18 +36,20 @@ def test_steps_per_epoch(directory: Path, batch_size: int, steps: int):
     assert load_info(directory).steps_per_epoch("train", batch_size) == steps
 
 
-@pytest.mark.parametrize(("batch_size", "run_length", "steps"), [(4, 2, 8), (6, 3, 4), (32, 8, 1)])
-def test_steps_per_epoch_of_runs(directory: Path, batch_size: int, run_length: int, steps: int):
+@pytest.mark.parametrize(
+    ("batch_size", "block_length", "steps"), [(4, 2, 8), (6, 3, 4), (32, 8, 1)]
+)
+def test_steps_per_epoch_of_runs(directory: Path, batch_size: int, block_length: int, steps: int):
     """Four shards of eight records: runs of three leave two of each over."""
     info = load_info(directory)
-    assert info.steps_per_epoch("train", batch_size, run_length=run_length) == steps
+    assert info.steps_per_epoch("train", batch_size, block_length=block_length) == steps
 
 
-@pytest.mark.parametrize(("batch_size", "run_length"), [(0, 1), (4, 8), (12, 8)])
-def test_batches_that_runs_do_not_fill(directory: Path, batch_size: int, run_length: int):
-    sentence = f"a positive multiple of run_length {run_length}, got {batch_size}$"
+@pytest.mark.parametrize(("batch_size", "block_length"), [(0, 1), (4, 8), (12, 8)])
+def test_batches_that_runs_do_not_fill(directory: Path, batch_size: int, block_length: int):
+    sentence = f"a positive multiple of block_length {block_length}, got {batch_size}$"
     with pytest.raises(ValueError, match=sentence):
-        load_info(directory).steps_per_epoch("train", batch_size, run_length=run_length)
+        load_info(directory).steps_per_epoch("train", batch_size, block_length=block_length)
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ import tensorflow as tf
 
 from pipeline.config import InputConfig, Reading
 from pipeline.dataset import make_dataset
-from pipeline.input.index_dataset import Slice, training_records
+from pipeline.input.index_dataset import InputShard, training_records
 from pipeline.records.info import load_info
-from pipeline.records.reader import Reader
-from pipeline.records.table import Deck, make_deck, make_plan
+from pipeline.records.reader import RecordReader
+from pipeline.records.table import RecordTable, load_record_table, make_plan
 from pipeline.sampling.integer_math import NUMPY
 from schemas.index import RecordIndex
 from schemas.manifest import index_name, shard_name
@@ -47,40 +47,46 @@ def payloads(directory: Path, shards: int = 4) -> dict[tuple[str, int], bytes]:
     return found
 
 
-def expected(directory: Path, deck: Deck, numbers: np.ndarray, shards: int = 4) -> list[bytes]:
+def expected(
+    directory: Path, table: RecordTable, numbers: np.ndarray, shards: int = 4
+) -> list[bytes]:
     """What records with these numbers hold."""
     whole = payloads(directory, shards)
-    places = numbers if deck.order is None else deck.order[numbers]
-    shards = np.searchsorted(deck.shard_ends, places, side="right")
+    places = numbers if table.order is None else table.order[numbers]
+    shards = np.searchsorted(table.shard_ends, places, side="right")
     return [
-        whole[deck.paths[shard], int(deck.offset[place])]
+        whole[table.paths[shard], int(table.offset[place])]
         for shard, place in zip(shards, places, strict=True)
     ]
 
 
 def reading(
-    deck: Deck, vectors: list[np.ndarray], *, run_length: int, parallel_reads: int | None = None
+    table: RecordTable,
+    vectors: list[np.ndarray],
+    *,
+    block_length: int,
+    parallel_reads: int | None = None,
 ) -> tf.data.Dataset:
     """The records of batches of numbers."""
-    reader = Reader(deck, Reading(parallel_reads=parallel_reads), mean_bytes=1000)
+    reader = RecordReader(table, Reading(parallel_reads=parallel_reads), mean_bytes=1000)
     numbers = tf.data.Dataset.from_tensor_slices(np.stack(vectors))
-    return reader.read(numbers, batch_size=len(vectors[0]), run_length=run_length)
+    return reader.read(numbers, batch_size=len(vectors[0]), block_length=block_length)
 
 
-def runs(deck: Deck, count: int) -> list[np.ndarray]:
+def runs(table: RecordTable, count: int) -> list[np.ndarray]:
     """Random runs that need not begin where others end, some across what is left out."""
-    size = deck.run_length
+    size = table.block_length
     rng = np.random.default_rng(0)
     return [
-        (rng.integers(0, len(deck) - size + 1, 5)[:, None] + np.arange(size)).ravel()
+        (rng.integers(0, len(table) - size + 1, 5)[:, None] + np.arange(size)).ravel()
         for _ in range(count)
     ]
 
 
 @pytest.mark.parametrize("parallel_reads", [1, 8])
-@pytest.mark.parametrize("run_length", [1, 5])
+@pytest.mark.parametrize("block_length", [1, 5])
 def test_records_come_in_order(
-    tmp_path: Path, directory: Path, run_length: int, parallel_reads: int
+    tmp_path: Path, directory: Path, block_length: int, parallel_reads: int
 ):
     """Also where a run is read in pieces: across an excluded record and across two shards."""
     copy = tmp_path / "receipts"
@@ -88,20 +94,20 @@ def test_records_come_in_order(
     for file in directory.iterdir():
         (copy / file.name).write_bytes(file.read_bytes())
     exclude(copy, EXCLUDED)
-    deck = Deck.of_runs(load_info(copy), "train", run_length=run_length)
-    vectors = runs(deck, 30)
-    dataset = reading(deck, vectors, run_length=run_length, parallel_reads=parallel_reads)
-    assert list(dataset.as_numpy_iterator()) == expected(copy, deck, np.concatenate(vectors))
+    table = RecordTable.in_blocks(load_info(copy), "train", block_length=block_length)
+    vectors = runs(table, 30)
+    dataset = reading(table, vectors, block_length=block_length, parallel_reads=parallel_reads)
+    assert list(dataset.as_numpy_iterator()) == expected(copy, table, np.concatenate(vectors))
 
 
 @pytest.mark.parametrize("parallel_reads", [1, 4])
 def test_runs_may_end_early_and_repeat_a_record(directory: Path, parallel_reads: int):
     """As evaluation does, whose batches go on through the shards and are filled up at the end."""
-    deck = Deck.in_order(load_info(directory), "train")
+    table = RecordTable.in_shard_order(load_info(directory), "train")
     numbers = np.minimum(np.arange(70), RECORDS - 1)
     vectors = [*numbers.reshape(-1, 10), np.array([5, 4, 4, 5, 6, 6, 7, 0, 1, 63])]
-    dataset = reading(deck, vectors, run_length=10, parallel_reads=parallel_reads)
-    assert list(dataset.as_numpy_iterator()) == expected(directory, deck, np.concatenate(vectors))
+    dataset = reading(table, vectors, block_length=10, parallel_reads=parallel_reads)
+    assert list(dataset.as_numpy_iterator()) == expected(directory, table, np.concatenate(vectors))
 
 
 @pytest.mark.parametrize("shards", [1, 64])
@@ -109,26 +115,27 @@ def test_any_number_of_shards_and_pipelines(tmp_path: Path, shards: int):
     """One shard for 64 pipelines, and a shard for each record with one pipeline."""
     directory = write_dataset(tmp_path / "receipts", counts=COUNTS, shards=shards)
     info, config = load_info(directory), InputConfig()
-    deck = make_deck(info, "train", config)
-    plan = make_plan(info, "train", config, deck, batch_size=64, seed=0)
+    table = load_record_table(info, "train", config)
+    plan = make_plan(info, "train", config, table, batch_size=64, seed=0)
     pipelines = 64 if shards == 1 else 1
     for number in {0, pipelines // 3, pipelines - 1}:
-        part = Slice.of(tf.distribute.InputContext(pipelines, number, pipelines))
-        records = training_records(deck, plan, part, start_step=0)
-        reader = Reader(deck, config.reading, mean_bytes=1000)
-        dataset = reader.read(records, batch_size=64 // pipelines, run_length=1)
+        part = InputShard.of(tf.distribute.InputContext(pipelines, number, pipelines))
+        records = training_records(table, plan, part, start_step=0)
+        reader = RecordReader(table, config.reading, mean_bytes=1000)
+        dataset = reader.read(records, batch_size=64 // pipelines, block_length=1)
         dataset = dataset.take(192 // pipelines)
         batches = [
-            deck.records(plan.batch(step), plan.epoch(np.int64(step)), NUMPY) for step in range(3)
+            table.first_of_units(plan.batch(step), plan.epoch(np.int64(step)), NUMPY)
+            for step in range(3)
         ]
         assert plan.steps_per_epoch == 1
         own = np.concatenate(
             [
-                batch[part.cards(plan, tf.constant(step, tf.int64), np.int64(number))]
+                batch[part.rows(plan, tf.constant(step, tf.int64), np.int64(number))]
                 for step, batch in enumerate(batches)
             ]
         )
-        assert list(dataset.as_numpy_iterator()) == expected(directory, deck, own, shards)
+        assert list(dataset.as_numpy_iterator()) == expected(directory, table, own, shards)
 
 
 @contextmanager
@@ -154,14 +161,14 @@ def damaged(path: Path, fault: str, offset: int, length: int) -> Iterator[None]:
 FAULTS = ("payload", "checksum", "length", "checksum of length", "cut off", "ends before")
 
 
-@pytest.mark.parametrize(("run_length", "parallel_reads"), [(1, 1), (8, 1), (8, 4)])
-def test_an_error_names_the_record(directory: Path, run_length: int, parallel_reads: int):
+@pytest.mark.parametrize(("block_length", "parallel_reads"), [(1, 1), (8, 1), (8, 4)])
+def test_an_error_names_the_record(directory: Path, block_length: int, parallel_reads: int):
     """At the beginning of a run, in its middle and at its end; its batch never comes."""
-    deck = Deck.of_runs(load_info(directory), "train", run_length=run_length)
+    table = RecordTable.in_blocks(load_info(directory), "train", block_length=block_length)
     numbers = np.arange(RECORDS)
     batches = [*numbers.reshape(-1, 16)]
-    dataset = reading(deck, batches, run_length=run_length, parallel_reads=parallel_reads)
-    whole = expected(directory, deck, numbers)
+    dataset = reading(table, batches, block_length=block_length, parallel_reads=parallel_reads)
+    whole = expected(directory, table, numbers)
     index = read_index(directory, 2)
     path = directory / shard_name("train", 2, 4)
     cases = [(fault, position) for fault in FAULTS for position in (8, 11, 15)]
@@ -196,20 +203,22 @@ BEHIND = "an earlier record of this batch cannot be read: make the dataset again
 
 def test_what_is_readable_again_is_no_reason_to_go_on(directory: Path):
     """The run was cut short, so the records after it would not be the plan's."""
-    deck = Deck.of_runs(load_info(directory), "train", run_length=4)
-    reader = Reader(deck, Reading(), mean_bytes=1000)
+    table = RecordTable.in_blocks(load_info(directory), "train", block_length=4)
+    reader = RecordReader(table, Reading(), mean_bytes=1000)
     with pytest.raises(tf.errors.InvalidArgumentError, match=SECOND):
         list(reader._explanation(tf.range(4, 8, dtype=tf.int64)))
 
 
-@pytest.mark.parametrize("run_length", [1, 8])
-def test_behind_a_record_that_is_named_no_error_says_it_was_read(directory: Path, run_length: int):
-    deck = Deck.of_runs(load_info(directory), "train", run_length=run_length)
-    dataset = reading(deck, [np.arange(8)], run_length=run_length, parallel_reads=1)
-    places = [*np.arange(8)] if deck.order is None else deck.order[:8].tolist()
-    shards = np.searchsorted(deck.shard_ends, places, side="right")
-    path = Path(deck.paths[shards[3]])
-    offset = int(deck.offset[places[3]])
+@pytest.mark.parametrize("block_length", [1, 8])
+def test_behind_a_record_that_is_named_no_error_says_it_was_read(
+    directory: Path, block_length: int
+):
+    table = RecordTable.in_blocks(load_info(directory), "train", block_length=block_length)
+    dataset = reading(table, [np.arange(8)], block_length=block_length, parallel_reads=1)
+    places = [*np.arange(8)] if table.order is None else table.order[:8].tolist()
+    shards = np.searchsorted(table.shard_ends, places, side="right")
+    path = Path(table.paths[shards[3]])
+    offset = int(table.offset[places[3]])
     with damaged(path, "payload", offset, 100):
         records = iter(dataset)
         errors = []
@@ -225,11 +234,11 @@ def test_behind_a_record_that_is_named_no_error_says_it_was_read(directory: Path
     assert BEHIND in errors[1]
 
 
-@pytest.mark.parametrize("run_length", [1, 5])
-def test_training_goes_on_without_what_is_excluded(tmp_path: Path, run_length: int):
+@pytest.mark.parametrize("block_length", [1, 5])
+def test_training_goes_on_without_what_is_excluded(tmp_path: Path, block_length: int):
     directory = write_dataset(tmp_path / "receipts", counts=COUNTS)
     config = InputConfig(
-        height=8, width=8, features=("id",), reading=Reading(run_length=run_length)
+        height=8, width=8, features=("id",), reading=Reading(block_length=block_length)
     )
     lost = []
     for shard, positions in EXCLUDED.items():
@@ -245,9 +254,9 @@ def test_training_goes_on_without_what_is_excluded(tmp_path: Path, run_length: i
     exclude(directory, EXCLUDED)
     info = load_info(directory)
     sizes = [16, 14, 13, 15]
-    steps = sum(size // run_length for size in sizes) * run_length // 10
+    steps = sum(size // block_length for size in sizes) * block_length // 10
     assert info.records("train") == sum(sizes) == RECORDS - len(lost)
-    assert info.steps_per_epoch("train", 10, run_length=run_length) == steps == 5
+    assert info.steps_per_epoch("train", 10, block_length=block_length) == steps == 5
     batches = list(make_dataset(directory, global_batch_size=10, config=config).take(3 * steps))
     ids = np.array([batch["id"].numpy().astype(str) for batch in batches]).reshape(3, steps * 10)
     for own in ids:
