@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             pipeline = beam.Pipeline(runner=runner, options=pipeline_options)
             (add_dry_run if known.dry_run else add_build)(pipeline, options)
             with progress.shown(options, enabled=local and not known.quiet and not known.dry_run):
-                result = pipeline.training.loop()
+                result = pipeline.run()
                 if staged_only:
                     print("the job was staged, not run")
                     return 0

@@ -71,5 +71,5 @@ def batches(folder: Path, output: Output, *, workers: int) -> Iterator[Any]:
     pipeline = receipts()
     pipeline.build()
     while True:
-        images, labels = pipeline.training.loop()
+        images, labels = pipeline.run()
         yield np.asarray(images.as_tensor()), np.asarray(labels.as_tensor())

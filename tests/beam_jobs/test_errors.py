@@ -64,7 +64,7 @@ def test_in_what_beam_raises(fails: object, message: str | None) -> None:
     pipeline = beam.Pipeline(runner=FnApiRunner())
     _ = pipeline | beam.Create([1]) | "Fail" >> beam.Map(fails)
     with pytest.raises((BuildError, ZeroDivisionError, RuntimeError)) as caught:
-        pipeline.training.loop().wait_until_finish()
+        pipeline.run().wait_until_finish()
     assert build_error_in(caught.value) == message
 
 

@@ -119,7 +119,7 @@ def test_staged_job_refuses_to_replace(dataset: Path, table: Path, capsys, tmp_p
     shutil.copytree(dataset, tmp_path / "out")
     add_build(pipeline, BuildOptions(source=source, output=str(tmp_path / "out")))
     with pytest.raises(BuildError) as error:
-        pipeline.training.loop()
+        pipeline.run()
     assert "holds a finished dataset" in (build_error_in(error.value) or "")
     left = contents(tmp_path / "out")
     assert {name: left[name] for name in left if not name.startswith("_staging/")} == contents(
@@ -139,7 +139,7 @@ def test_staged_job_marks_its_staging_directory(table: Path, build, tmp_path: Pa
     pipeline = beam.Pipeline(runner="FnApiRunner")
     add_build(pipeline, BuildOptions(source=missing, output=str(tmp_path / "out")))
     with pytest.raises(BuildError, match="inputs are bad"):
-        pipeline.training.loop()
+        pipeline.run()
     staging = {name.split("/")[1] for name in contents(tmp_path / "out")}
     assert {"BUILD", "prepared", "rows"} <= staging
     assert build(table, tmp_path / "out") == 0

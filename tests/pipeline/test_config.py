@@ -24,7 +24,7 @@ from pipeline.config import Balance, InputConfig, RandomCrop, Reading
         ),
         (
             {"reading": Reading(block_length=8), "balance": Balance(alpha=0.5)},
-            "block_length 8 deals neighbors together, whatever their layout: set it to 1 for a "
+            "block_length 8 deals neighbors together, whatever their layout: set it to 1 for "
             "an alpha of 0.5",
         ),
     ],
