@@ -90,7 +90,7 @@ def _local_runner(options: PipelineOptions, workers: int) -> PipelineRunner:
     encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
     return fn_runner.FnApiRunner(
         default_environment=SubprocessSDKEnvironment.from_command_string(
-            f"{shlex.quote(sys.executable)} -m beam_jobs.running.local_worker"
+            f"exec {shlex.quote(sys.executable)} -m beam_jobs.running.local_worker"  # no shell in between
         ),
         provision_info=fn_runner.ExtendedProvisionInfo(
             beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)

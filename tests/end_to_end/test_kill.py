@@ -163,14 +163,29 @@ def test_a_build_stopped_before_its_workers_have_connected_ends(
     assert process.returncode == 128 + number
 
 
+def killed_worker_is_named(process: subprocess.Popen) -> None:
+    """Kills a worker of a build, and awaits the build's end."""
+    workers_of(process)[0].kill()
+    try:
+        _, error = process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        kill(process)
+        raise
+    assert error.startswith("error: a worker process was killed, probably for lack of memory")
+    assert "Traceback" not in error
+    assert process.returncode == 1
+
+
 def test_a_killed_worker_is_named(many: Path, tmp_path: Path):
     process = start(many, tmp_path / "out", stderr=subprocess.PIPE)
     wait_for("out/_staging/prepared/*.npz", 1, tmp_path, process)
     assert process.poll() is None, "the build ended before it had prepared a chunk"
-    workers = workers_of(process)
-    assert workers
-    workers[0].kill()
-    _, error = process.communicate(timeout=120)
-    assert "error: a worker process was killed, probably for lack of memory" in error
-    assert "Traceback" not in error
-    assert process.returncode == 1
+    killed_worker_is_named(process)
+
+
+def test_a_worker_killed_before_it_has_connected_is_named(many: Path, tmp_path: Path):
+    process = start(many, tmp_path / "out", stderr=subprocess.PIPE)
+    while not workers_of(process) and process.poll() is None:
+        time.sleep(0.005)
+    assert process.poll() is None, "the build ended before it had started a worker"
+    killed_worker_is_named(process)
