@@ -10,6 +10,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from beam_jobs.running.stop_signals import StopSignals, leave_at_stop_signals
+
+if __name__ == "__main__":
+    leave_at_stop_signals()  # until `main` heeds them: the imports below take seconds
+
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions, TestOptions
@@ -26,7 +31,6 @@ from beam_jobs.prepare.staging import (
 )
 from beam_jobs.running import progress, report
 from beam_jobs.running.runner import beam_options, choose_runner, is_local_runner
-from beam_jobs.running.stop_signals import StopSignals
 from beam_jobs.running.thread_failures import ThreadFailures
 from beam_jobs.shard_plan import PLAN_NAME
 from beam_jobs.storage import files
@@ -46,6 +50,15 @@ def main(argv: Sequence[str] | None = None) -> int:
       0 if the dataset is complete (or the dry run's plan was shown), 1 if the build failed, 130 or
       143 if Ctrl-C or SIGTERM stopped it.
     """
+    with StopSignals() as stop:
+        try:
+            return _run(argv, stop)
+        except KeyboardInterrupt:  # before the job or after it
+            print(stop.sentence(local=True, resumes=False), file=sys.stderr)
+            return stop.exit_status
+
+
+def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
     parser = arguments.parser()
     known, others = parser.parse_known_args(argv)
     local = is_local_runner(known.runner)
@@ -65,7 +78,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         except (ValueError, BuildError) as error:
             parser.error(str(error))
         failures = stack.enter_context(ThreadFailures())
-        stop = stack.enter_context(StopSignals())
         started = time.monotonic()
         try:
             if known.dry_run:

@@ -6,6 +6,11 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from beam_jobs.running.stop_signals import StopSignals, leave_at_stop_signals
+
+if __name__ == "__main__":
+    leave_at_stop_signals()  # until `main` heeds them: the imports below take seconds
+
 import numpy as np
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -25,7 +30,21 @@ from schemas.receipt import LAYOUT
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns 0 if nothing but excluded records is wrong, else 1."""
+    """Runs the command.
+
+    Returns:
+      0 if nothing but excluded records is wrong, 1 if something is, 130 or 143 if Ctrl-C or SIGTERM
+      stopped it.
+    """
+    with StopSignals() as stop:
+        try:
+            return _run(argv)
+        except KeyboardInterrupt:
+            print(stop.sentence(local=True, resumes=False), file=sys.stderr)
+            return stop.exit_status
+
+
+def _run(argv: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m beam_jobs.verify",
         allow_abbrev=False,

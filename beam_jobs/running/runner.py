@@ -90,7 +90,8 @@ def _local_runner(options: PipelineOptions, workers: int) -> PipelineRunner:
     encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
     return fn_runner.FnApiRunner(
         default_environment=SubprocessSDKEnvironment.from_command_string(
-            f"exec {shlex.quote(sys.executable)} -m beam_jobs.running.local_worker"  # no shell in between
+            # With `exec` no shell stays in between, which would survive its worker.
+            f"exec {shlex.quote(sys.executable)} -m beam_jobs.running.local_worker"
         ),
         provision_info=fn_runner.ExtendedProvisionInfo(
             beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)

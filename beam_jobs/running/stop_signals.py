@@ -1,7 +1,11 @@
-"""Ctrl-C and SIGTERM, which end a build with a sentence instead of tracebacks."""
+"""Ctrl-C and SIGTERM, which end a command with a sentence instead of tracebacks."""
 
+import os
 import signal
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Self
 
@@ -62,3 +66,43 @@ class StopSignals:
         for each in _SIGNALS:
             signal.signal(each, signal.SIG_DFL)
         raise KeyboardInterrupt
+
+
+@contextmanager
+def stop_signals_held() -> Iterator[None]:
+    """Holds stop signals back until the end of the block, for ever in processes that it starts.
+
+    What starts processes must not be left halfway. The processes leave the signals of a terminal,
+    which reach all of its processes, to this one.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[int] = []
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # is inherited, unlike handlers
+    # Another thread may get the signal; the handler is called in this one all the same.
+    before = {each: signal.signal(each, lambda number, _: held.append(number)) for each in _SIGNALS}
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for each, handler in before.items():
+            signal.signal(each, handler)
+        if held:
+            signal.raise_signal(held[0])
+
+
+def leave_at_stop_signals() -> None:
+    """Makes stop signals end this process at once, with a sentence, until `StopSignals` is entered.
+
+    For programs, while they import what takes seconds: there is nothing yet to put in order, and
+    libraries make errors of their own of an exception that comes as they are imported.
+    """
+    for each in _SIGNALS:
+        signal.signal(each, _leave)
+
+
+def _leave(number: int, _: FrameType | None) -> None:
+    # Not by print: the signal may have come while that was writing.
+    os.write(sys.stderr.fileno(), f"stopped by {signal.Signals(number).name}\n".encode())
+    os._exit(128 + number)

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -10,6 +11,7 @@ from itertools import starmap
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from beam_jobs.running.stop_signals import stop_signals_held
 from beam_jobs.verification.shard import ShardCheck, check_shard, share_faults
 from schemas.excluded import ExcludedRecord
 from schemas.manifest import Manifest
@@ -45,13 +47,18 @@ def check_shards(
     if workers <= 1:
         yield from starmap(check_one, tasks)
         return
-    with ProcessPoolExecutor(
+    pool = ProcessPoolExecutor(
         workers,
         multiprocessing.get_context("spawn"),  # a fork would inherit the clients' connections
         initializer=_start_worker,
         initargs=(options or PipelineOptions([]), check_one),
-    ) as pool:
-        yield from pool.map(_check, tasks)
+    )
+    try:
+        with stop_signals_held():
+            results = pool.map(_check, tasks)
+        yield from results
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _check_shard(
@@ -70,8 +77,16 @@ def _check_shard(
 
 def _start_worker(options: PipelineOptions, check_one: Callable[..., ShardCheck]) -> None:
     global _check_one
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     FileSystems.set_options(options)
     _check_one = check_one
+
+
+def _end_with_parent() -> None:
+    """Ends this worker once its parent was killed: nobody else would."""
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)
 
 
 def _check(task: ShardTask) -> ShardCheck:

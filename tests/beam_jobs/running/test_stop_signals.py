@@ -2,13 +2,18 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("apache_beam")
 
-from beam_jobs.running.stop_signals import StopSignals
+from beam_jobs.running.stop_signals import StopSignals, stop_signals_held
 from beam_jobs.running.thread_failures import ThreadFailures
 
 
@@ -75,3 +80,73 @@ def test_failures_of_threads_are_kept_until_they_are_shown(
     assert capsys.readouterr().err == ""
     failures.show()
     assert "RuntimeError: a thread failed" in capsys.readouterr().err
+
+
+def test_held_signals_come_at_the_end_of_the_block() -> None:
+    steps = []
+
+    def block() -> None:
+        with stop_signals_held():
+            os.kill(os.getpid(), signal.SIGTERM)
+            steps.append(stop.received)
+
+    with StopSignals() as stop, pytest.raises(KeyboardInterrupt):
+        block()
+    assert steps == [None]
+    assert stop.received is signal.SIGTERM
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+@pytest.mark.parametrize("module", ["beam_jobs.build", "beam_jobs.verify"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_beam_is_imported_ends_the_command_with_a_sentence(
+    number: signal.Signals, module: str
+) -> None:
+    arguments = ["--input", "x", "--output", "y"] if module == "beam_jobs.build" else ["x"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, *arguments], stderr=subprocess.PIPE, text=True
+    )
+    libraries = Path(f"/proc/{process.pid}/maps")
+    while "/numpy/" not in libraries.read_text() and process.poll() is None:
+        time.sleep(0.005)
+    process.send_signal(number)
+    _, error = process.communicate(timeout=60)
+    assert error == f"stopped by {number.name}\n"
+    assert process.returncode == 128 + number
+
+
+def start_verify(dataset: Path) -> subprocess.Popen:
+    """Starts verify, and waits until it has started its workers."""
+    psutil = pytest.importorskip("psutil")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "beam_jobs.verify", str(dataset), "--quiet", "--workers=2"],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    # Two workers, and Python's own process that counts their semaphores.
+    while len(psutil.Process(process.pid).children()) < 3 and process.poll() is None:
+        time.sleep(0.005)
+    assert process.poll() is None, "the command ended before it had started its workers"
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_verify_ends_with_a_sentence_and_its_workers(
+    dataset: Path, number: signal.Signals
+) -> None:
+    process = start_verify(dataset)
+    os.killpg(process.pid, number)  # as from a terminal: to the workers, too
+    _, error = process.communicate(timeout=60)  # until no worker has its standard error any more
+    assert error == f"stopped by {number.name}\n"
+    assert process.returncode == 128 + number
+
+
+def test_workers_of_a_killed_verify_end(dataset: Path) -> None:
+    process = start_verify(dataset)
+    process.kill()
+    try:
+        process.communicate(timeout=60)  # until no worker has its standard error any more
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
