@@ -51,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       0 at the end of the run, `STOPPED` where it was told to stop or another process trains in the
       run folder, `FAILED` where its loss is not finite or the disk is full.
     """
+    tf.get_logger().setLevel("ERROR")  # what it warns of, sentences of this command tell
     parser = make_parser()
     arguments, model_options = split_model_options(sys.argv[1:] if argv is None else argv)
     known = parser.parse_args(arguments)

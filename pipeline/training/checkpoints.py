@@ -1,19 +1,24 @@
 """Checkpoints of a training run: model, optimiser, step, and what they belong to."""
 
 import os
-import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import tensorflow as tf
 
 from pipeline.training.run_identity import Change, RunIdentity
+from pipeline.checkpoint_files import (
+    DAMAGE,
+    damage_of,
+    damaged_file,
+    listed_steps,
+    mend_list,
+    written_steps,
+)
+from pipeline.training.run_identity import Change, RunIdentity
 
 _IDENTITY = "identity/.ATTRIBUTES/VARIABLE_VALUE"
-_INDEX = re.compile(r"step-(\d+)\.index")
-# TensorFlow's errors for files that are cut short, changed or gone.
-DAMAGE = (tf.errors.OpError, IndexError)
 
 
 class Checkpoints:
@@ -36,6 +41,7 @@ class Checkpoints:
         identity: RunIdentity,
         keep: int,
         is_chief: bool = True,
+        warn: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Opens a folder.
 
@@ -46,6 +52,7 @@ class Checkpoints:
           identity: what a checkpoint belongs to, see `restore`.
           keep: how many of the newest are kept.
           is_chief: whether this worker's files count; every worker has to save, all the same.
+          warn: called with a sentence for what is missing or damaged.
         """
         with tf.init_scope(), tf.device("CPU"):
             self._identity = tf.Variable(identity.to_json(), dtype=tf.string, trainable=False)
@@ -64,8 +71,9 @@ class Checkpoints:
         self._own = directory if is_chief else os.path.join(directory, own)
         self.newest_step: int | None = None
         self.changes: tuple[Change, ...] = ()
-        if is_chief:
-            _drop_unreadable_list(directory)
+        self._warn = warn
+        if is_chief and (problem := mend_list(directory)):
+            warn(problem)
         self._manager = tf.train.CheckpointManager(
             self._checkpoint, self._own, max_to_keep=keep, checkpoint_name="step"
         )
@@ -80,22 +88,26 @@ class Checkpoints:
             tf.io.gfile.rmtree(self._own)
         self.newest_step = step
 
-    def restore(
-        self, *, other_data: bool = False, warn: Callable[[str], None] = lambda _: None
-    ) -> bool:
+    def whole_step(self) -> int | None:
+        """The step of the newest checkpoint; None where it is damaged, or there is none."""
+        steps = written_steps(self._directory)
+        if not steps or damaged_file(os.path.join(self._directory, f"step-{max(steps)}")):
+            return None
+        return max(steps)
+
+    def restore(self, *, other_data: bool = False) -> bool:
         """Goes back to the newest whole checkpoint; returns whether there is one.
 
         Nothing is deleted: a checkpoint that is damaged stays until its step is saved again.
 
         Args:
           other_data: also one that was trained on other data or with other options of the input.
-          warn: called with a sentence for each newer checkpoint that is missing or damaged.
 
         Raises:
           ValueError: the checkpoint belongs to something else, or none of several is whole.
         """
         written = written_steps(self._directory)
-        steps = sorted({*written, *_listed_steps(self._directory)}, reverse=True)
+        steps = sorted({*written, *(listed_steps(self._directory) or ())}, reverse=True)
         problems: list[str] = []
         for step in steps:
             path = os.path.join(self._directory, f"step-{step}")
@@ -104,11 +116,11 @@ class Checkpoints:
                 continue
             try:
                 self._restore(path, other_data=other_data)
-            except DAMAGE as error:
-                problems.append(f"{path} can't be read ({error})")
+            except DAMAGE:
+                problems.append(damage_of(path))
                 continue
             for problem in problems:
-                warn(
+                self._warn(
                     f"checkpoint {problem}: the run goes on from step {step}, the newest whole one"
                 )
             self.newest_step = step
@@ -122,17 +134,26 @@ class Checkpoints:
         return False
 
     def _restore(self, path: str, *, other_data: bool) -> None:
-        changes = self._changes(path, other_data=other_data)
         identity = self._identity.numpy()
         try:
             self._checkpoint.restore(path, self._options).assert_existing_objects_matched()
         except (AssertionError, ValueError) as error:
             raise ValueError(
-                f"{path} does not fit the model: give the task's options as they were, or choose "
-                f"another run folder ({error})"
+                f"{path} does not fit the model: variables have other shapes, or are others"
+                f"{self._refused(path)}\n"
+                "Give the task and its options as they were, or choose another run folder; "
+                "--other-data can't help here."
             ) from error
         self._identity.assign(identity)
-        self.changes = changes
+        self.changes = self._changes(path, other_data=other_data)
+
+    def _refused(self, path: str) -> str:
+        """Options of the stream that differ from those of a checkpoint, as far as it tells."""
+        try:
+            then = read_identity(path)
+        except ValueError:
+            return ""
+        return _listing(self._options_now.stream_changes(then))
 
     def _changes(self, path: str, *, other_data: bool) -> tuple[Change, ...]:
         """Options that differ from those of a checkpoint."""
@@ -144,12 +165,16 @@ class Checkpoints:
             raise
         refused = self._options_now.stream_changes(then)
         if refused and not other_data:
-            listing = "".join(f"\n  {change}" for change in refused)
             raise ValueError(
-                f"{path} was trained on other data or with other options:{listing}\n"
+                f"{path} was trained on other data or with other options{_listing(refused)}\n"
                 "Give the same ones, choose another run folder, or say --other-data to go on."
             )
         return (*refused, *self._options_now.update_changes(then))
+
+
+def _listing(changes: Iterable[Change]) -> str:
+    lines = "".join(f"\n  {change}" for change in changes)
+    return lines and f":{lines}"
 
 
 def read_identity(path: str) -> RunIdentity:
@@ -164,29 +189,3 @@ def read_identity(path: str) -> RunIdentity:
         return RunIdentity.from_json(text)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-
-
-def written_steps(directory: str) -> set[int]:
-    """Steps whose index file is there, which TensorFlow writes after the data."""
-    if not tf.io.gfile.isdir(directory):
-        return set()
-    names = map(_INDEX.fullmatch, tf.io.gfile.listdir(directory))
-    return {int(name[1]) for name in names if name}
-
-
-def _listed_steps(directory: str) -> set[int]:
-    """Steps in TensorFlow's list of checkpoints; none where it can't be read."""
-    try:
-        state = tf.train.get_checkpoint_state(directory)
-    except ValueError:
-        return set()
-    paths = state.all_model_checkpoint_paths if state else ()
-    return {int(path.rpartition("-")[2]) for path in paths}
-
-
-def _drop_unreadable_list(directory: str) -> None:
-    """Deletes a list that TensorFlow refuses to open; `restore` does without one."""
-    try:
-        tf.train.get_checkpoint_state(directory)
-    except ValueError:
-        tf.io.gfile.remove(os.path.join(directory, "checkpoint"))

@@ -57,10 +57,18 @@ class RunOptions:
 
 
 class RunCheckpoints(NamedTuple):
-    """A run's checkpoints: the newest ones, and the one with the lowest loss."""
+    """A run's checkpoints.
+
+    Attributes:
+      newest: the newest ones.
+      best: the one with the lowest loss.
+      best_step: the step of that one when the run began or went on; None where it was damaged, or
+        there was none.
+    """
 
     newest: Checkpoints
     best: Checkpoints
+    best_step: int | None
 
 
 def resume(
@@ -87,11 +95,13 @@ def resume(
             f"split {options.evaluation_split!r} of {trainer.info.data_dir} is empty: choose "
             "another evaluation_split"
         )
+    best = _checkpoints(trainer, folder, BEST, options, 1, warn)
     checkpoints = RunCheckpoints(
-        newest=_checkpoints(trainer, folder, CHECKPOINTS, options, options.keep),
-        best=_checkpoints(trainer, folder, BEST, options, 1),
+        newest=_checkpoints(trainer, folder, CHECKPOINTS, options, options.keep, warn),
+        best=best,
+        best_step=best.whole_step(),
     )
-    checkpoints.newest.restore(other_data=options.other_data, warn=warn)
+    checkpoints.newest.restore(other_data=options.other_data)
     if not trainer.is_same(trainer.step):
         raise ValueError(
             f"workers see different checkpoints in {folder.path}, here that of step "
@@ -102,6 +112,8 @@ def resume(
             f"the run in {folder.path} is at step {trainer.step}, behind the last of "
             f"{trainer.options.steps} steps: choose more steps, or another run folder"
         )
+    if checkpoints.best_step is None and any(map(math.isfinite, folder.evaluations().values())):
+        warn(f"{os.path.join(folder.path, BEST)} is empty or damaged: the next evaluation fills it")
     if changes := checkpoints.newest.changes:
         folder.log_changes(trainer.step, changes)
         listing = "".join(f"\n  {change}" for change in changes)
@@ -145,16 +157,22 @@ def run(
     report = Report(trainer, folder, options.evaluation_split)
     total = trainer.options.steps
     evaluated = folder.evaluations()
-    losses = [
-        loss for step, loss in evaluated.items() if step <= trainer.step and math.isfinite(loss)
-    ]
+    counted = {
+        step: loss
+        for step, loss in evaluated.items()
+        if step <= trainer.step and math.isfinite(loss)
+    }
+    losses = list(counted.values())
+    best_loss = _loss_of_best(checkpoints.best_step, counted)
 
     def evaluate() -> Figures:
+        nonlocal best_loss
         evaluation = trainer.evaluate(options.evaluation_split)
         loss = evaluation.averages["loss"]
         if math.isfinite(loss):
-            if not losses or loss < min(losses):
+            if loss < best_loss:
                 _save(trainer, checkpoints.best)
+                best_loss = loss
             losses.append(loss)
         # The log comes last: a step that is in it need not be evaluated again.
         return report.write(trainer.step, evaluation)
@@ -190,7 +208,12 @@ def run(
 
 
 def _checkpoints(
-    trainer: Trainer, folder: RunFolder, name: str, options: RunOptions, keep: int
+    trainer: Trainer,
+    folder: RunFolder,
+    name: str,
+    options: RunOptions,
+    keep: int,
+    warn: Callable[[str], None],
 ) -> Checkpoints:
     identity = trainer.identity().also(
         {each: getattr(options, each) for each in COMPARISON_OPTIONS}
@@ -202,7 +225,15 @@ def _checkpoints(
         identity=identity,
         keep=keep,
         is_chief=folder.is_chief,
+        warn=warn,
     )
+
+
+def _loss_of_best(step: int | None, losses: Mapping[int, float]) -> float:
+    """The loss to undercut; infinite where there is no best checkpoint."""
+    if step is None:
+        return math.inf
+    return losses.get(step, min(losses.values(), default=math.inf))
 
 
 def _save(trainer: Trainer, checkpoints: Checkpoints) -> None:

@@ -13,6 +13,13 @@ from pipeline.training.checkpoints import DAMAGE, read_identity, written_steps
 from pipeline.training.options import TrainOptions
 from pipeline.training.run_directory import BEST, CHECKPOINTS, OPTIONS
 from pipeline.training.run_identity import RunIdentity
+from pipeline.checkpoint_files import DAMAGE, damage_of, written_steps
+from pipeline.training.checkpoints import read_identity
+from pipeline.records.info import DatasetInfo, load_info
+from pipeline.training.run_directory import BEST, CHECKPOINTS, OPTIONS
+from pipeline.training.run_identity import RunIdentity
+from pipeline.tasks.base import Task, load_task
+from pipeline.training.options import TrainOptions
 
 FOLDERS = {"best": BEST, "newest": CHECKPOINTS}
 
@@ -64,7 +71,7 @@ def load_trained_model(
         status.assert_existing_objects_matched().expect_partial()
     except DAMAGE as error:
         raise ValueError(
-            f"checkpoint {newest} can't be read ({error}): choose another one, or train again"
+            f"checkpoint {damage_of(newest)}: choose another one, or train again"
         ) from error
     return TrainedModel(task, model, info, max(steps))
 

@@ -1,6 +1,8 @@
 """A run that goes on: from which step, and what it does about steps that were not evaluated."""
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,9 @@ import pytest
 pytest.importorskip("tensorflow")
 
 from pipeline.evaluation.evaluator import Evaluation
+from pipeline.checkpoint_files import written_steps
+from pipeline.evaluation.evaluator import Evaluation
+from pipeline.training.run_directory import RunFolder
 from pipeline.train import main
 from pipeline.training.trainer import Trainer
 from tests.support.dataset_factory import write_dataset
@@ -128,3 +133,75 @@ def test_quiet(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     printed = "".join(capsys.readouterr())
     assert ("step 5: validation loss" in printed) is not quiet
     assert (printed == "") is quiet
+
+
+@pytest.mark.parametrize("other_data", [False, True])
+def test_another_model_is_refused(
+    directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], other_data: bool
+):
+    """Where the weights can't be restored, the sentence offers no option that can't help."""
+    command = [str(directory), f"--run-dir={tmp_path}", *OPTIONS]
+    assert main([*command, "--steps=5"]) == 0
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main([*command, "--steps=10", "--model.size=16", *["--other-data"] * other_data])
+    assert capsys.readouterr().err.partition("error: ")[2] == (
+        f"{tmp_path}/checkpoints/step-5 does not fit the model: variables have other shapes, or "
+        "are others:\n  input.height: 24 then, 16 now\n  input.width: 24 then, 16 now\n"
+        "  task.size: 24 then, 16 now\n"
+        "Give the task and its options as they were, or choose another run folder; --other-data "
+        "can't help here.\n"
+    )
+
+
+def remove_best(best: Path) -> None:
+    shutil.rmtree(best)
+
+
+def flip_a_bit_of_best(best: Path) -> None:
+    (path,) = best.glob("*.data-*")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", [remove_best, flip_a_bit_of_best])
+def test_a_best_checkpoint_that_is_gone_comes_back(
+    directory: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    damage: Callable[[Path], None],
+):
+    """With the next evaluation, whatever its loss; from then on, it takes a lower one again."""
+    command = [str(directory), f"--run-dir={tmp_path}", *OPTIONS, "--evaluate-every=5"]
+    assert main([*command, "--steps=10"]) == 0
+    damage(tmp_path / "best")
+    capsys.readouterr()
+    # A rate that makes the loss worse, and then better than that.
+    assert main([*command, "--steps=15", "--schedule=constant", "--learning-rate=5"]) == 0
+    sentence = f"{tmp_path}/best is empty or damaged: the next evaluation fills it"
+    assert capsys.readouterr().err.splitlines()[0] == sentence
+    found = RunFolder(str(tmp_path), is_chief=False).evaluations()
+    assert found[15] > found[10]
+    assert written_steps(str(tmp_path / "best")) == {15}
+    assert main([*command, "--steps=25", "--learning-rate=0.1"]) == 0
+    assert sentence not in capsys.readouterr().err
+    found = RunFolder(str(tmp_path), is_chief=False).evaluations()
+    later = {step: loss for step, loss in found.items() if step >= 15}
+    assert min(later, key=later.__getitem__) > 15
+    assert written_steps(str(tmp_path / "best")) == {min(later, key=later.__getitem__)}
+
+
+def test_an_unreadable_list_of_the_best_loses_nothing(
+    directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    command = [str(directory), f"--run-dir={tmp_path}", *OPTIONS, "--evaluate-every=5"]
+    assert main([*command, "--steps=10"]) == 0
+    best = written_steps(str(tmp_path / "best"))
+    (tmp_path / "best" / "checkpoint").write_bytes(b'model_checkpoint_path: "mod')
+    capsys.readouterr()
+    assert main([*command, "--steps=15", "--schedule=constant", "--learning-rate=5"]) == 0
+    assert capsys.readouterr().err.splitlines()[0] == (
+        f"{tmp_path}/best/checkpoint can't be read: it is made anew from the files beside it"
+    )
+    assert written_steps(str(tmp_path / "best")) == best

@@ -13,17 +13,23 @@ import keras
 from pipeline.training.checkpoints import Checkpoints
 from pipeline.training.run_identity import RunIdentity
 from tests.support.receipts import contents
+from pipeline.checkpoint_files import written_steps
+from pipeline.training.checkpoints import Checkpoints
+from pipeline.training.run_identity import RunIdentity
+from tests.support.receipts import contents
 
 STEPS = (20, 40, 60)
 IDENTITY = RunIdentity(stream={"seed": 0}, updates={})
 
 
-def open_checkpoints(folder: Path, *, keep: int = 3) -> tuple[Checkpoints, keras.Model]:
+def open_checkpoints(
+    folder: Path, *, keep: int = 3, warn: Callable[[str], None] = lambda _: None
+) -> tuple[Checkpoints, keras.Model]:
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
     optimizer = keras.optimizers.SGD()
     optimizer.build(model.trainable_variables)
     checkpoints = Checkpoints(
-        str(folder), model=model, optimizer=optimizer, identity=IDENTITY, keep=keep
+        str(folder), model=model, optimizer=optimizer, identity=IDENTITY, keep=keep, warn=warn
     )
     return checkpoints, model
 
@@ -70,7 +76,17 @@ def flip(name: str) -> Callable[[Path], None]:
     return damage
 
 
+def write_list(text: bytes) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        (folder / "checkpoint").write_bytes(text)
+
+    return damage
+
+
 DATA = ".data-00000-of-00001"
+DAMAGED = "is damaged ({} was changed, cut short or removed): the run goes on from step 40"
+DAMAGED_DATA, DAMAGED_INDEX = DAMAGED.format(f"step-60{DATA}"), DAMAGED.format("step-60.index")
+UNREADABLE_LIST = "checkpoint can't be read: it is made anew from the files beside it"
 
 
 @pytest.mark.parametrize(
@@ -80,21 +96,25 @@ DATA = ".data-00000-of-00001"
         (remove(".index"), 40, ["step-60 is missing"]),
         (remove(".index", DATA), 40, ["step-60 is missing"]),
         (remove(".index", DATA, steps=(60, 40)), 20, ["step-60 is missing", "step-40 is missing"]),
-        (remove(DATA), 40, ["step-60 can't be read"]),
-        (shorten(f"step-60{DATA}", 100), 40, ["step-60 can't be read"]),
-        (shorten(f"step-60{DATA}", 0), 40, ["step-60 can't be read"]),
-        (shorten("step-60.index", 0), 40, ["step-60 can't be read"]),
-        (shorten("step-60.index", 100), 40, ["step-60 can't be read"]),
-        (flip(f"step-60{DATA}"), 40, ["step-60 can't be read"]),
-        (flip("step-60.index"), 40, ["step-60 can't be read"]),
-        (shorten("checkpoint", 0), 60, []),
-        (flip("checkpoint"), 60, []),
+        (remove(DATA), 40, [f"step-60 {DAMAGED_DATA}"]),
+        (shorten(f"step-60{DATA}", 100), 40, [f"step-60 {DAMAGED_DATA}"]),
+        (shorten(f"step-60{DATA}", 0), 40, [f"step-60 {DAMAGED_DATA}"]),
+        (shorten("step-60.index", 0), 40, [f"step-60 {DAMAGED_INDEX}"]),
+        (shorten("step-60.index", 100), 40, [f"step-60 {DAMAGED_INDEX}"]),
+        (flip(f"step-60{DATA}"), 40, [f"step-60 {DAMAGED_DATA}"]),
+        (flip("step-60.index"), 40, [f"step-60 {DAMAGED_INDEX}"]),
+        (shorten("checkpoint", 0), 60, [UNREADABLE_LIST]),
+        (flip("checkpoint"), 60, [UNREADABLE_LIST]),
+        (write_list(b"\xff\xfe\x00"), 60, [UNREADABLE_LIST]),
+        (write_list(b'model_checkpoint_path: "step'), 60, [UNREADABLE_LIST]),
+        (write_list(b'model_checkpoint_path: "model"\n'), 60, [UNREADABLE_LIST]),
         (lambda folder: (folder / "checkpoint").unlink(), 60, []),
     ],
     ids=[
         *("whole", "index missing", "missing", "two missing", "data missing", "data cut"),
         *("data empty", "index empty", "index cut", "data flipped", "index flipped"),
-        *("list empty", "list flipped", "list missing"),
+        *("list empty", "list flipped", "list of bytes", "list cut", "list of others"),
+        "list missing",
     ],
 )
 def test_the_newest_whole_one_is_restored(
@@ -102,13 +122,13 @@ def test_the_newest_whole_one_is_restored(
 ):
     damage(folder)
     before = contents(folder)
-    checkpoints, model = open_checkpoints(folder)
     warnings: list[str] = []
-    assert checkpoints.restore(warn=warnings.append)
+    checkpoints, model = open_checkpoints(folder, warn=warnings.append)
+    assert checkpoints.restore()
     assert len(warnings) == len(told)
     for warning, name in zip(warnings, told, strict=True):
         assert f"{folder}/{name}" in warning
-        assert f"step {step}" in warnings[-1]
+        assert f"step {step}" in warnings[-1] or name == UNREADABLE_LIST
     for weight in model.weights:
         assert weight.numpy().min() == weight.numpy().max() == step
     assert {name: data for name, data in contents(folder).items() if name != "checkpoint"} == {
@@ -118,6 +138,13 @@ def test_the_newest_whole_one_is_restored(
     again, _ = open_checkpoints(folder)
     assert again.restore()
     assert again.newest_step == 61
+
+
+def test_checkpoints_beside_an_unreadable_list_are_not_kept_for_ever(folder: Path):
+    write_list(b"")(folder)
+    checkpoints, _ = open_checkpoints(folder)
+    checkpoints.save(61)
+    assert written_steps(str(folder)) == {40, 60, 61}
 
 
 def test_a_run_without_a_whole_checkpoint_does_not_start_anew(folder: Path):
@@ -130,7 +157,7 @@ def test_a_run_without_a_whole_checkpoint_does_not_start_anew(folder: Path):
         "back, or choose another run folder to begin anew"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
-        checkpoints.restore(warn=lambda _: None)
+        checkpoints.restore()
     assert contents(folder) == before
 
 
@@ -143,9 +170,9 @@ def test_a_run_whose_checkpoints_are_all_gone_does_not_start_anew(folder: Path):
 
 
 def test_no_checkpoint_is_nothing_to_tell_of(tmp_path: Path):
-    checkpoints, _ = open_checkpoints(tmp_path / "checkpoints")
     warnings: list[str] = []
-    assert not checkpoints.restore(warn=warnings.append)
+    checkpoints, _ = open_checkpoints(tmp_path / "checkpoints", warn=warnings.append)
+    assert not checkpoints.restore()
     assert not warnings
 
 

@@ -104,6 +104,6 @@ def test_errors(copy: Path, capsys: pytest.CaptureFixture[str]):
     (copy / "options.json").write_text(json.dumps(options))
     for path in (copy / "best").glob("*.data-*"):
         path.write_bytes(b"")
-    assert "can't be read (" in error()
+    assert "step-3.data-00000-of-00001 was changed, cut short or removed)" in error()
     (copy / "options.json").unlink()
     assert f"{copy} is not the folder of a training run (no file options.json)" in error()
