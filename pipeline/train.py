@@ -38,6 +38,19 @@ from pipeline.training.options import TrainOptions
 from pipeline.training.run_directory import RunFolder
 from pipeline.training.run_lock import RunFolderInUseError
 from pipeline.training.trainer import Progress, Trainer
+from pipeline.training.disk_full import is_disk_full
+from pipeline.records.info import add_data_dir, load_info
+from pipeline.training.non_finite import NonFiniteError
+from pipeline.augmentation.presets import AUGMENTATIONS
+from pipeline.records.reader import read_failure_in
+from pipeline.training.loop import STOPPED, Figures, RunOptions, resume, run
+from pipeline.training.run_directory import RunFolder
+from pipeline.training.run_lock import RunFolderInUseError
+from pipeline.distribution.server import dismiss, serve
+from pipeline.distribution.strategies import STRATEGIES, is_chief, make_strategy, parameter_server_cluster
+from pipeline.tasks.base import load_task
+from pipeline.training.options import TrainOptions
+from pipeline.training.trainer import Progress, Trainer
 
 FAILED = 1
 _MODEL_PREFIX = "--model."
@@ -49,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
       0 at the end of the run, `STOPPED` where it was told to stop or another process trains in the
-      run folder, `FAILED` where its loss is not finite or the disk is full.
+      run folder, `FAILED` where its loss is not finite, a record can't be read or the disk is full.
     """
     tf.get_logger().setLevel("ERROR")  # what it warns of, sentences of this command tell
     parser = make_parser()
@@ -133,9 +146,10 @@ def _train(
                 )
             folder.plot()
         except (NonFiniteError, OSError, tf.errors.OpError) as error:
-            if not isinstance(error, NonFiniteError) and not is_disk_full(error):
+            advice = _advice(error, folder.path, checkpoints.newest.newest_step)
+            if advice is None:
                 raise
-            _warn(_advice(error, folder.path, checkpoints.newest.newest_step))
+            _warn(advice)
             return FAILED
     if not ended:
         _warn(f"stopped at step {trainer.step:,}: the same command goes on")
@@ -158,8 +172,10 @@ def _why_no_more_steps(trainer: Trainer, options: RunOptions, first_step: int) -
     return None
 
 
-def _advice(error: Exception, folder: str, newest_step: int | None) -> str:
-    """What to do about a loss that is not finite, or a full disk."""
+def _advice(error: Exception, folder: str, newest_step: int | None) -> str | None:
+    """What to do about a loss that is not finite, a damaged record or a full disk; else None."""
+    if isinstance(error, tf.errors.OpError) and (sentence := read_failure_in(error)):
+        return sentence
     if newest_step is None:
         kept = "there is no checkpoint yet"
     else:
@@ -169,6 +185,8 @@ def _advice(error: Exception, folder: str, newest_step: int | None) -> str:
             f"{error}: the run ends, and {kept}. Look for a learning rate that is too high, and "
             "for labels that the task's loss can't take"
         )
+    if not is_disk_full(error):
+        return None
     return (
         f"the disk of run folder {folder} is full ({error}), and {kept}: make room, and run the "
         "same command again to go on"

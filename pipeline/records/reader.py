@@ -1,5 +1,6 @@
 """Records read by offset, in C++, inside the graph."""
 
+import re
 from typing import Any, NamedTuple
 
 import numpy.typing as npt
@@ -12,7 +13,14 @@ _LOCAL_READS = 4  # batches: one at a time is half as fast, more are no faster
 _REMOTE_READS = 16  # blocks: from 32 on, reads of an S3 server stalled now and then
 _INT64_BYTES = 8
 _RECORD = tf.TensorSpec([], tf.string)
+_EXCLUDE = (
+    "python -m beam_jobs.verify tells what is wrong with it, and with --exclude leaves out all "
+    "that is damaged, records of a missing shard too; pipeline.train then goes on with --other-data"
+)
 _RESUME = "make the dataset again, with start_step; pipeline.train goes on from its last checkpoint"
+_SENTENCE = re.compile(
+    rf"assertion failed: \[(.*?(?:{re.escape(_EXCLUDE)}|{re.escape(_RESUME)}))\]", re.DOTALL
+)
 
 
 class ReadRequest(NamedTuple):
@@ -199,11 +207,19 @@ class RecordReader:
                 tf.strings.substr(index, starts[2] + begin, end - begin),
                 " at byte ",
                 tf.strings.as_string(request.offset),
-                " cannot be read; python -m beam_jobs.verify tells what is wrong with it, and with "
-                "--exclude leaves out all that is damaged, records of a missing shard too; "
-                "pipeline.train then goes on with --other-data",
+                " cannot be read; ",
+                _EXCLUDE,
             ]
         )
+
+
+def read_failure_in(error: tf.errors.OpError) -> str | None:
+    """Returns the sentence about a record that can't be read, None where an error is about something else.
+
+    TensorFlow wraps it in the names of its operations.
+    """
+    found = _SENTENCE.search(error.message)
+    return found and found[1]
 
 
 def _shared(array: npt.NDArray[Any]) -> tf.Tensor:

@@ -1,6 +1,7 @@
 """A run that goes on: from which step, and what it does about steps that were not evaluated."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,9 @@ from pipeline.evaluation.evaluator import Evaluation
 from pipeline.training.run_directory import RunFolder
 from pipeline.train import main
 from pipeline.training.trainer import Trainer
+from tests.support.dataset_factory import write_dataset
+from pipeline.training.trainer import Trainer
+from schemas.manifest import shard_name
 from tests.support.dataset_factory import write_dataset
 
 OPTIONS = (
@@ -205,3 +209,22 @@ def test_an_unreadable_list_of_the_best_loses_nothing(
         f"{tmp_path}/best/checkpoint can't be read: it is made anew from the files beside it"
     )
     assert written_steps(str(tmp_path / "best")) == best
+
+
+@pytest.mark.parametrize("damage", ["flip", "remove"])
+def test_a_damaged_record_ends_the_run_with_a_sentence(
+    directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str
+):
+    copy = shutil.copytree(directory, tmp_path / "copy")
+    shard = copy / shard_name("train", 2, 4)
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    if damage == "remove":
+        shard.unlink()
+    assert main([str(copy), f"--run-dir={tmp_path / 'run'}", *OPTIONS, "--steps=20"]) == 1
+    assert re.fullmatch(
+        rf"{shard}: record \w+-\d+ at byte \d+ cannot be read; python -m beam_jobs\.verify tells "
+        r"what is wrong with it, [^\n]* with --other-data\n",
+        capsys.readouterr().err,
+    )
