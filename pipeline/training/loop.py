@@ -114,8 +114,9 @@ def resume(
         )
     if checkpoints.best_step is None and any(map(math.isfinite, folder.evaluations().values())):
         warn(f"{os.path.join(folder.path, BEST)} is empty or damaged: the next evaluation fills it")
-    if changes := checkpoints.newest.changes:
-        folder.log_changes(trainer.step, changes)
+    changes = checkpoints.newest.changes
+    folder.log_changes(trainer.step, changes)
+    if changes:
         listing = "".join(f"\n  {change}" for change in changes)
         warn(f"from step {trainer.step + 1} on, other options count:{listing}")
     return checkpoints

@@ -100,9 +100,18 @@ class RunFolder:
         self._writer.flush()
 
     def log_changes(self, step: int, changes: Sequence[Change]) -> None:
-        """Appends a line that tells which options count from a step on."""
-        if self.is_chief:
-            self._append({"step": step, _CHANGED: {each.name: each[1:] for each in changes}})
+        """Appends a line that tells which options count from a step on, unless the log does so.
+
+        It takes the place of what earlier starts from that step have told: none of them came to a
+        checkpoint, or the run would not begin there.
+        """
+        if not self.is_chief:
+            return
+        now = {each.name: list(each[1:]) for each in changes}
+        behind = [line for line in self._lines() if line["step"] >= step]
+        told = [line[_CHANGED] for line in behind if line.get(_CHANGED)]
+        if told != ([now] if now else []):
+            self._append({"step": step, _CHANGED: now})
 
     def lines(self) -> list[dict[str, float]]:
         """The figures in the log; of steps that were taken again after a kill, the last time.
@@ -141,6 +150,10 @@ class RunFolder:
         complete = path.read_text().rpartition("\n")[0].splitlines()
         kept: list[dict[str, Any]] = []
         for line in map(json.loads, complete):
+            if _CHANGED in line:
+                again = [_CHANGED in each and each["step"] >= line["step"] for each in kept]
+                if any(again):
+                    del kept[again.index(True) :]
             # The line of a step's loss comes before that of its evaluation.
             first_again = line["step"] if "loss" in line else line["step"] + 1
             while kept and kept[-1]["step"] >= first_again:

@@ -1,7 +1,9 @@
 """The log of a run that was killed and went on."""
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,8 @@ pytest.importorskip("tensorflow")
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
 from pipeline.training.run_directory import LOG, TENSORBOARD, RunFolder
+from pipeline.training.run_directory import LOG, TENSORBOARD, RunFolder
+from pipeline.training.run_identity import Change
 
 
 def write(folder: RunFolder, step: int, *, evaluated: bool = False) -> None:
@@ -74,3 +78,38 @@ def test_steps_taken_again_come_once_in_tensorboard(tmp_path: Path):
     events = EventAccumulator(str(tmp_path / TENSORBOARD))
     events.Reload()
     assert [each.step for each in events.Tensors("training/loss")] == [1, 2, 3, 4, 5, 6]
+
+
+def test_changes_that_came_to_no_checkpoint_are_not_kept(tmp_path: Path):
+    """Starts from step 20, each of which is killed: some with another split, then some without."""
+
+    def start(*changes: Change, loss: float | None = None) -> list[dict[str, Any]]:
+        """Returns the log's changes; `loss` is of an evaluation of step 20 that is made up for."""
+        with RunFolder(str(tmp_path)) as folder:
+            folder.log_changes(20, changes)
+            told = [json.loads(line) for line in (tmp_path / LOG).read_text().splitlines()]
+            if loss is not None:
+                folder.log(20, {"validation/loss": loss})
+            write(folder, 30)
+        return [line for line in told if "changed" in line]
+
+    other_split = Change("evaluation_split", "validation", "train")
+    line = {"step": 20, "changed": {"evaluation_split": ["validation", "train"]}}
+    with RunFolder(str(tmp_path)) as folder:
+        for step in (10, 20):
+            write(folder, step, evaluated=True)
+        before = folder.evaluations()
+    assert start(other_split) == [line]
+    assert folder.evaluations() == {}
+    assert start(other_split, loss=7.0) == [line]
+    assert start(other_split) == [line]
+    assert folder.evaluations() == {20: 7.0}
+    assert start() == [line, {"step": 20, "changed": {}}]
+    assert folder.evaluations() == before
+    assert [line["step"] for line in folder.lines()] == [10, 10, 20, 20, 30]
+    assert start() == [line, {"step": 20, "changed": {}}]
+    assert start(Change("steps", 30, 40)) == [
+        *(line, {"step": 20, "changed": {}}),
+        {"step": 20, "changed": {"steps": [30, 40]}},
+    ]
+    assert folder.evaluations() == before
