@@ -2,6 +2,7 @@
 
 import os
 import re
+from pathlib import Path
 
 import tensorflow as tf
 
@@ -74,4 +75,4 @@ def damage_of(path: str) -> str:
     file = damaged_file(path)
     if file is None:
         return f"{path} could not be read at the first attempt"
-    return f"{path} is damaged ({os.path.basename(file)} was changed, cut short or removed)"
+    return f"{path} is damaged ({Path(file).name} was changed, cut short or removed)"
