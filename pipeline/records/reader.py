@@ -214,7 +214,7 @@ class RecordReader:
 
 
 def read_failure_in(error: tf.errors.OpError) -> str | None:
-    """Returns the sentence about a record that can't be read, None where an error is about something else.
+    """Returns the sentence about a record that can't be read, None for any other error.
 
     TensorFlow wraps it in the names of its operations.
     """

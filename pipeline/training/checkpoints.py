@@ -7,8 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from pipeline.training.run_identity import Change, RunIdentity
-from pipeline.checkpoint_files import (
+from pipeline.training.checkpoint_files import (
     DAMAGE,
     damage_of,
     damaged_file,

@@ -9,17 +9,11 @@ import tensorflow as tf
 
 from pipeline.records.info import DatasetInfo, load_info
 from pipeline.tasks.base import Task, load_task
-from pipeline.training.checkpoints import DAMAGE, read_identity, written_steps
-from pipeline.training.options import TrainOptions
-from pipeline.training.run_directory import BEST, CHECKPOINTS, OPTIONS
-from pipeline.training.run_identity import RunIdentity
-from pipeline.checkpoint_files import DAMAGE, damage_of, written_steps
+from pipeline.training.checkpoint_files import DAMAGE, damage_of, written_steps
 from pipeline.training.checkpoints import read_identity
-from pipeline.records.info import DatasetInfo, load_info
+from pipeline.training.options import TrainOptions
 from pipeline.training.run_directory import BEST, CHECKPOINTS, OPTIONS
 from pipeline.training.run_identity import RunIdentity
-from pipeline.tasks.base import Task, load_task
-from pipeline.training.options import TrainOptions
 
 FOLDERS = {"best": BEST, "newest": CHECKPOINTS}
 

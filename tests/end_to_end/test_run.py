@@ -11,12 +11,9 @@ import pytest
 pytest.importorskip("tensorflow")
 
 from pipeline.evaluation.evaluator import Evaluation
-from pipeline.checkpoint_files import written_steps
-from pipeline.evaluation.evaluator import Evaluation
-from pipeline.training.run_directory import RunFolder
 from pipeline.train import main
-from pipeline.training.trainer import Trainer
-from tests.support.dataset_factory import write_dataset
+from pipeline.training.checkpoint_files import written_steps
+from pipeline.training.run_directory import RunFolder
 from pipeline.training.trainer import Trainer
 from schemas.manifest import shard_name
 from tests.support.dataset_factory import write_dataset

@@ -10,10 +10,7 @@ pytest.importorskip("tensorflow")
 
 import keras
 
-from pipeline.training.checkpoints import Checkpoints
-from pipeline.training.run_identity import RunIdentity
-from tests.support.receipts import contents
-from pipeline.checkpoint_files import written_steps
+from pipeline.training.checkpoint_files import written_steps
 from pipeline.training.checkpoints import Checkpoints
 from pipeline.training.run_identity import RunIdentity
 from tests.support.receipts import contents

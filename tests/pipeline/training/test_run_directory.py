@@ -12,7 +12,6 @@ pytest.importorskip("tensorflow")
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
 from pipeline.training.run_directory import LOG, TENSORBOARD, RunFolder
-from pipeline.training.run_directory import LOG, TENSORBOARD, RunFolder
 from pipeline.training.run_identity import Change
 
 
