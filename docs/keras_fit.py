@@ -13,6 +13,15 @@ from pipeline.dataset import make_distributed_dataset, make_evaluation_dataset
 from pipeline.distribution.strategies import make_strategy
 from pipeline.records.info import load_info
 from pipeline.training.keras_fit import EpochCheckpoints, MultiWorkerModel
+from tillroll import (
+    EpochCheckpoints,
+    InputConfig,
+    MultiWorkerModel,
+    load_info,
+    make_distributed_dataset,
+    make_evaluation_dataset,
+    make_strategy,
+)
 
 CONFIG = InputConfig(height=64, width=64, channels=1, sample_weights=True)
 

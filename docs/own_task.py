@@ -1,11 +1,11 @@
-"""A task of one's own: reads the total off a receipt. See `pipeline.tasks.base.Task`."""
+"""A task of one's own: reads the total off a receipt. See `tillroll.Task`."""
 
 import dataclasses
 
 import keras
 import tensorflow as tf
 
-from pipeline.config import InputConfig
+from tillroll import InputConfig
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

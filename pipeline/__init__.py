@@ -1,1 +1,72 @@
-"""The runtime: feeds a dataset directory to any `tf.distribute` strategy. Imports no Beam."""
+"""The runtime: feeds a dataset directory to any `tf.distribute` strategy. Imports no Beam.
+
+The names of `__all__` are the public API, and `import tillroll` gives the same ones. The options
+are imported at once, as they need neither TensorFlow nor NumPy. Whatever needs TensorFlow is
+imported when its name is first used (PEP 562).
+
+No name here may be that of a module of this package: it would stand for the one or the other,
+depending on what has been imported before.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from pipeline.config import Balance, InputConfig, RandomCrop, Reading
+
+if TYPE_CHECKING:
+    from pipeline.dataset import (
+        make_dataset,
+        make_distributed_dataset,
+        make_evaluation_dataset,
+    )
+    from pipeline.distribution.strategies import keep_host_memory, make_strategy
+    from pipeline.records.info import DatasetInfo, load_info
+    from pipeline.tasks.base import Task
+    from pipeline.training.keras_fit import EpochCheckpoints, MultiWorkerModel
+
+# Where each name lies that is imported late. Type checkers read the block above instead.
+_MODULES = {
+    "DatasetInfo": "pipeline.records.info",
+    "EpochCheckpoints": "pipeline.training.keras_fit",
+    "MultiWorkerModel": "pipeline.training.keras_fit",
+    "Task": "pipeline.tasks.base",
+    "keep_host_memory": "pipeline.distribution.strategies",
+    "load_info": "pipeline.records.info",
+    "make_dataset": "pipeline.dataset",
+    "make_distributed_dataset": "pipeline.dataset",
+    "make_evaluation_dataset": "pipeline.dataset",
+    "make_strategy": "pipeline.distribution.strategies",
+}
+
+__all__ = [
+    "Balance",
+    "DatasetInfo",
+    "EpochCheckpoints",
+    "InputConfig",
+    "MultiWorkerModel",
+    "RandomCrop",
+    "Reading",
+    "Task",
+    "keep_host_memory",
+    "load_info",
+    "make_dataset",
+    "make_distributed_dataset",
+    "make_evaluation_dataset",
+    "make_strategy",
+]
+
+
+if not TYPE_CHECKING:  # so that type checkers know of no other names
+
+    def __getattr__(name: str) -> Any:
+        """Imports a name of the public API when it is first used."""
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(_MODULES[name]), name)
+        globals()[name] = value  # the next use does not come here
+        return value
+
+
+def __dir__() -> list[str]:
+    """Lists the names that are still to be imported, too."""
+    return sorted({*globals(), *__all__})
