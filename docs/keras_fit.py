@@ -8,11 +8,6 @@ import argparse
 
 import keras
 
-from pipeline.config import InputConfig
-from pipeline.dataset import make_distributed_dataset, make_evaluation_dataset
-from pipeline.distribution.strategies import make_strategy
-from pipeline.records.info import load_info
-from pipeline.training.keras_fit import EpochCheckpoints, MultiWorkerModel
 from tillroll import (
     EpochCheckpoints,
     InputConfig,

@@ -9,9 +9,6 @@ import sys
 import keras
 import tensorflow as tf
 
-from pipeline.config import InputConfig
-from pipeline.dataset import make_distributed_dataset
-from pipeline.records.info import load_info
 from tillroll import InputConfig, load_info, make_distributed_dataset
 
 CONFIG = InputConfig(height=32, width=32, channels=1)

@@ -76,7 +76,7 @@ def train(info: DatasetInfo, *, steps: int, devices: Sequence[str]) -> list[floa
         dataset,
         epochs=rounds,
         steps_per_epoch=max(1, steps // rounds),
-        shuffle=False,  # the dataset is permute already; Keras warns otherwise
+        shuffle=False,  # the dataset is shuffled already; Keras warns otherwise
         verbose=0,
     )
     losses = [float(loss) for loss in history.history["loss"]]

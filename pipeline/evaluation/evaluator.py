@@ -149,6 +149,6 @@ class Evaluator:
 
 
 def images(batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Images in 0…1, whether or not they were normalize on the host."""
+    """Images in 0…1, whether or not they were normalized on the host."""
     image = batch["image"]
     return tf.cast(image, tf.float32) * (1 / 255) if image.dtype == tf.uint8 else image

@@ -24,7 +24,7 @@ class LayoutClassifier:
         its values.
       size: height and width of the greyscale images in pixels.
       depth: "shallow" is one convolution, pooled, and a dense layer; "deep" is four stages of two
-        normalize convolutions each, averaged over the image, and a dense layer.
+        normalized convolutions each, averaged over the image, and a dense layer.
       width: filters of the first convolution; each further stage of "deep" doubles them.
       units: units of the dense layer.
       dropout: fraction of the dense layer's outputs set to 0 while training.
