@@ -21,6 +21,9 @@ from beam_jobs.errors import BuildError
 from beam_jobs.storage import hdfs
 from beam_jobs.storage.local_files import Local
 from beam_jobs.storage.object_stores import (
+from beam_jobs.storage.local_files import Local
+from beam_jobs.storage.object_stores import (
+    PARALLEL_REQUESTS,
     S3,
     BlobStorage,
     CloudStorage,
@@ -29,12 +32,12 @@ from beam_jobs.storage.object_stores import (
     http_status,
 )
 from beam_jobs.storage.object_stores import escape as escape
+from beam_jobs.storage.object_stores import escape as escape
 
 T = TypeVar("T")
 ByteRange = tuple[str, int, int]  # path, offset, length
 _PAUSES_S = (1, 2, 4, 8, 16)
 _PATIENCE_S = 30  # a store's client may have tried for minutes by itself
-_PARALLEL_READS = 16
 _READ_AHEAD = 64
 _READ_AHEAD_BYTES = 1 << 28
 _PIECE_BYTES = 1 << 24
@@ -171,7 +174,7 @@ def read_ranges(ranges: Iterable[tuple[str, int, int]]) -> Iterator[bytes]:
     if all(is_local(path) for path, _, _ in ranges):
         yield from (read_range(*each) for each in ranges)
         return
-    with ThreadPoolExecutor(_PARALLEL_READS) as pool:
+    with ThreadPoolExecutor(PARALLEL_REQUESTS) as pool:
         pending: deque[tuple[int, Future[bytes]]] = deque()
         ahead = 0
         for path, offset, length in ranges:
@@ -236,7 +239,7 @@ def map_paths(function: Callable[[str], T], paths: Sequence[str]) -> Iterator[T]
     if all(map(is_local, paths)):
         yield from map(function, paths)
         return
-    with ThreadPoolExecutor(_PARALLEL_READS) as pool:
+    with ThreadPoolExecutor(PARALLEL_REQUESTS) as pool:
         yield from pool.map(function, paths)
 
 

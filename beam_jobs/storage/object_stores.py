@@ -22,7 +22,7 @@ from apache_beam.io.filesystem import CompressionTypes, FileMetadata
 from apache_beam.io.filesystems import FileSystems
 
 T = TypeVar("T")
-_PARALLEL_REQUESTS = 16
+PARALLEL_REQUESTS = 10  # the stores' clients keep no more connections
 _SPOOL_BYTES = 1 << 24  # of a file that is written, kept in memory
 _S3_BATCH, _CLOUD_STORAGE_BATCH = 1000, 100  # deletions in one request
 _MOVES_BATCH = 20
@@ -338,7 +338,7 @@ def _batches(items: Sequence[T], size: int) -> list[Sequence[T]]:
 
 def for_each(do: Callable[[T], object], items: Iterable[T]) -> None:
     """Does it some at a time; after an error no more are begun."""
-    with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
+    with ThreadPoolExecutor(PARALLEL_REQUESTS) as pool:
         list(pool.map(do, items))
 
 

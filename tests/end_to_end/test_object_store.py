@@ -239,6 +239,21 @@ def test_listings_of_many_files_are_whole(server: TestStore, root: str):
     assert stored(root) == {}
 
 
+def test_requests_at_a_time_are_no_more_than_a_client_keeps_connections(
+    server: TestStore, root: str, caplog: pytest.LogCaptureFixture
+):
+    """Each one more would open a connection, throw it away and warn."""
+    paths = [files.join(root, f"{number:02}") for number in range(60)]
+    for path in paths:
+        files.write(path, b"x")
+    assert b"".join(files.read_ranges([(path, 0, 1) for path in paths])) == b"x" * len(paths)
+    assert all(files.map_paths(files.exists, paths))
+    files.move([(path, f"{path} moved") for path in paths])
+    files.delete([f"{path} moved" for path in paths])
+    assert not stored(root)
+    assert [each.getMessage() for each in caplog.records if "pool" in each.name] == []
+
+
 @pytest.mark.parametrize("size", [0, 1, (9 << 20) + 1])
 def test_a_file_is_uploaded_once_and_never_copied(
     server: TestStore, root: str, monkeypatch: pytest.MonkeyPatch, size: int
