@@ -11,7 +11,7 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.pvalue import AsDict, AsList, AsMultiMap, AsSingleton, TaggedOutput
+from apache_beam.pvalue import AsDict, AsList, AsSingleton, TaggedOutput
 
 from beam_jobs.errors import BuildError
 from beam_jobs.options import BuildOptions
@@ -57,12 +57,15 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     groups, inputs = _read(pipeline, options)
     prepared = groups | "Prepare" >> _prepare(preparer, inputs, options)
     duplicates = prepared["pixels"] | "FindDuplicates" >> FindDuplicates(inputs)  # Duplicate
-    kept = prepared["references"] | "DropDuplicates" >> beam.Map(
-        _without,
-        directory=options.references_directory,
-        dropped=AsMultiMap(
-            duplicates | "KeyOfDuplicate" >> beam.Map(lambda each: (each.group, each.key))
-        ),
+    dropped = (
+        duplicates
+        | "KeyOfDuplicate" >> beam.Map(lambda each: (each.group, each.key))
+        | "JoinKeys" >> beam.CombinePerKey(b"".join)
+    )  # (group, keys of its duplicates, one behind the other)
+    kept = (
+        (prepared["references"], dropped)
+        | "WithDuplicates" >> beam.CoGroupByKey()  # (group, ([path of its References], [keys]))
+        | "DropDuplicates" >> beam.Map(_without, directory=options.references_directory)
     )  # (group, path of its References)
     plan, starts, vocabularies = plan_shards(
         kept,
@@ -227,14 +230,16 @@ def _stage(references: References, directory: str) -> str:
 
 
 def _without(
-    kept: tuple[int, str], *, dropped: Mapping[int, Iterable[bytes]], directory: str
+    joined: tuple[int, tuple[Iterable[str], Iterable[bytes]]], *, directory: str
 ) -> tuple[int, str]:
-    group, path = kept
-    if not (drop := set(dropped[group])):
-        return kept
+    group, (paths, dropped_keys) = joined
+    (path,), keys = paths, list(dropped_keys)
+    if not keys:
+        return group, path
     references = References.from_bytes(files.read(path))
-    rows = [key.tobytes() not in drop for key in references.key]
-    return group, _stage(references.take(np.array(rows, bool)), directory)
+    dropped = set(np.frombuffer(b"".join(keys), "V16").tolist())
+    kept = [key.tobytes() not in dropped for key in references.key]
+    return group, _stage(references.take(np.array(kept, bool)), directory)
 
 
 def _write_shard(
