@@ -21,8 +21,6 @@ from beam_jobs.errors import BuildError
 from beam_jobs.storage import hdfs
 from beam_jobs.storage.local_files import Local
 from beam_jobs.storage.object_stores import (
-from beam_jobs.storage.local_files import Local
-from beam_jobs.storage.object_stores import (
     PARALLEL_REQUESTS,
     S3,
     BlobStorage,
@@ -31,7 +29,6 @@ from beam_jobs.storage.object_stores import (
     Store,
     http_status,
 )
-from beam_jobs.storage.object_stores import escape as escape
 from beam_jobs.storage.object_stores import escape as escape
 
 T = TypeVar("T")
