@@ -25,12 +25,16 @@ from pipeline.dataset import make_evaluation_dataset
 from pipeline.distribution.strategies import keep_host_memory
 from pipeline.records.info import add_data_dir, load_info, read_file
 from pipeline.serving.saved_model import DESCRIPTION, IMAGES
+from pipeline.serving.saved_model import DESCRIPTION, IMAGES
+from pipeline.records.info import add_data_dir, load_info, read_file
+from pipeline.records.reader import read_failure_in
+from pipeline.distribution.strategies import keep_host_memory
 
 _Array = npt.NDArray[Any]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command."""
+    """Runs the command; returns 0, or 1 where a record can't be read."""
     parser = argparse.ArgumentParser(prog="python -m pipeline.predict", description=__doc__)
     parser.add_argument("model", help="exported model, a SavedModel directory")
     add_data_dir(parser)
@@ -56,6 +60,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     except (ValueError, FileNotFoundError) as error:
         parser.error(str(error))
+    except tf.errors.OpError as error:
+        sentence = read_failure_in(error)
+        if sentence is None:
+            raise
+        print(sentence, file=sys.stderr)
+        return 1
     print(f"predicted {records:,} records of split {known.split}: {known.out}")
     return 0
 

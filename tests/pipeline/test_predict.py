@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from pipeline.records.info import load_info
 from pipeline.serving.saved_model import export
 from pipeline.tasks.layout_classifier import LayoutClassifier
 from pipeline.tasks.text_detector import text_mask
+from pipeline.tasks.text_detector import text_mask
+from schemas.manifest import shard_name
 from schemas.receipt import Label
 from tests.support.dataset_factory import BOX, LAYOUTS, write_dataset
 
@@ -161,3 +164,16 @@ def test_needs_an_exported_model(directory: Path, tmp_path: Path, capsys):
     with pytest.raises(SystemExit):
         main([str(tmp_path), str(directory)])
     assert "holds no exported model (no file assets.extra/tillroll.json)" in capsys.readouterr().err
+
+
+def test_a_damaged_record_is_named(directory: Path, model: Path, tmp_path: Path, capsys):
+    copy = shutil.copytree(directory, tmp_path / "copy")
+    shard = copy / shard_name("train", 1, 4)
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    assert main([str(model), str(copy), "--split=train", f"--out={tmp_path / 'found.jsonl'}"]) == 1
+    assert re.fullmatch(
+        rf"{shard}: record \w+-\d+ at byte \d+ cannot be read; [^\n]*\n", capsys.readouterr().err
+    )
+    assert not (tmp_path / "found.jsonl").exists()
