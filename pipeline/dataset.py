@@ -87,6 +87,7 @@ def make_distributed_dataset(
       start_step: global step to begin with: an int, or the optimizer's `iterations`.
       input_options: TensorFlow's, such as per-replica pipelines under MirroredStrategy.
     """
+    _check_strategy(strategy)
     elements = InputPipeline.load(data_dir, split, global_batch_size, config)
 
     def pipeline(context: tf.distribute.InputContext) -> tf.data.Dataset:
@@ -131,6 +132,7 @@ def make_evaluation_dataset(
       global_batch_size: records of a step, over all replicas.
       config: how records become elements.
     """
+    _check_strategy(strategy)
     elements = InputPipeline.load(data_dir, split, global_batch_size, config, evaluation=True)
     check_batch_size(elements.global_batch_size, strategy.num_replicas_in_sync)
     steps = elements.info.evaluation_steps(split, elements.global_batch_size)
@@ -150,6 +152,14 @@ def is_parameter_server(strategy: tf.distribute.Strategy) -> bool:
 def worker_count(strategy: tf.distribute.ParameterServerStrategy) -> int:
     """How many workers there are, which TensorFlow tells nowhere in public."""
     return int(strategy._cluster_resolver.cluster_spec().num_tasks("worker"))
+
+
+def _check_strategy(strategy: Any) -> None:
+    if not hasattr(strategy, "distribute_datasets_from_function"):
+        raise ValueError(
+            "strategy must be a tf.distribute.Strategy, such as tf.distribute.get_strategy(), got "
+            f"{strategy!r}"
+        )
 
 
 def _slice(strategy: tf.distribute.Strategy, context: tf.distribute.InputContext) -> InputShard:

@@ -24,11 +24,8 @@ from pipeline.config import InputConfig
 from pipeline.dataset import make_evaluation_dataset
 from pipeline.distribution.strategies import keep_host_memory
 from pipeline.records.info import add_data_dir, load_info, read_file
-from pipeline.serving.saved_model import DESCRIPTION, IMAGES
-from pipeline.serving.saved_model import DESCRIPTION, IMAGES
-from pipeline.records.info import add_data_dir, load_info, read_file
 from pipeline.records.reader import read_failure_in
-from pipeline.distribution.strategies import keep_host_memory
+from pipeline.serving.saved_model import DESCRIPTION, IMAGES
 
 _Array = npt.NDArray[Any]
 

@@ -20,7 +20,7 @@ from pipeline.input.index_dataset import (
     training_records,
 )
 from pipeline.input.unbroken import unbroken
-from pipeline.option_checks import as_integer
+from pipeline.option_checks import as_integer, check_type
 from pipeline.records.info import DatasetInfo, load_info
 from pipeline.records.reader import RecordReader
 from pipeline.records.table import RecordTable, check_batch_size, load_record_table, make_plan
@@ -64,6 +64,8 @@ class InputPipeline:
           ValueError: they do not.
         """
         global_batch_size = as_integer("global_batch_size", global_batch_size, example=256)
+        if config is not None:
+            check_type("config", config, InputConfig, example="InputConfig(height=256)")
         info = load_info(data_dir)
         config = config or InputConfig()
         if evaluation:

@@ -1,6 +1,7 @@
 """The training dataset: elements, batches of several pipelines, and errors."""
 
 import itertools
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from pipeline.augmentation.chain import augment
 from pipeline.augmentation.corruption import Noise
 from pipeline.augmentation.geometric import Rotate
 from pipeline.config import Balance, InputConfig, RandomCrop, Reading
-from pipeline.dataset import make_dataset, make_distributed_dataset
+from pipeline.dataset import make_dataset, make_distributed_dataset, make_evaluation_dataset
 from schemas.manifest import shard_name
 from tests.support.dataset_factory import BOX, LAYOUTS, read_index, write_dataset
 
@@ -261,6 +262,12 @@ print([tuple(image.shape) for image in strategy.experimental_local_results(image
             "global_batch_size must be an integer, such as 256, got 10.0",
             id="batch size of another type",
         ),
+        pytest.param(
+            {"config": {"height": 32}},
+            None,
+            r"config must be of type InputConfig, such as InputConfig\(height=256\), got {'height'",
+            id="config of another type",
+        ),
     ],
 )
 def test_errors(directory: Path, options: dict, context: tuple | None, sentence: str):
@@ -270,6 +277,13 @@ def test_errors(directory: Path, options: dict, context: tuple | None, sentence:
             **{"global_batch_size": 10, **options},
             input_context=context and tf.distribute.InputContext(*context),
         )
+
+
+@pytest.mark.parametrize("make", [make_distributed_dataset, make_evaluation_dataset])
+def test_a_strategy_must_be_one(directory: Path, make: Callable[..., Any]):
+    sentence = "must be a tf.distribute.Strategy, such as tf.distribute.get_strategy(), got None"
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        make(None, directory, split="train", global_batch_size=8)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,6 @@ from pipeline.records.info import load_info
 from pipeline.serving.saved_model import export
 from pipeline.tasks.layout_classifier import LayoutClassifier
 from pipeline.tasks.text_detector import text_mask
-from pipeline.tasks.text_detector import text_mask
 from schemas.manifest import shard_name
 from schemas.receipt import Label
 from tests.support.dataset_factory import BOX, LAYOUTS, write_dataset
