@@ -39,6 +39,19 @@ from pipeline.training.options import TrainOptions
 from pipeline.training.run_directory import RunFolder
 from pipeline.training.run_lock import RunFolderInUseError
 from pipeline.training.trainer import Progress, Trainer
+from pipeline.training.disk_full import disk_full_reason
+from pipeline.records.info import add_data_dir, load_info
+from pipeline.training.non_finite import NonFiniteError
+from pipeline.augmentation.presets import AUGMENTATIONS
+from pipeline.records.reader import read_failure_in
+from pipeline.training.loop import STOPPED, Figures, RunOptions, resume, run
+from pipeline.training.run_directory import RunFolder
+from pipeline.training.run_lock import RunFolderInUseError
+from pipeline.distribution.server import dismiss, serve
+from pipeline.distribution.strategies import STRATEGIES, is_chief, make_strategy, parameter_server_cluster
+from pipeline.tasks.base import load_task
+from pipeline.training.options import TrainOptions
+from pipeline.training.trainer import Progress, Trainer
 
 FAILED = 1
 _MODEL_PREFIX = "--model."
@@ -173,10 +186,9 @@ def _advice(error: Exception, folder: str, newest_step: int | None) -> str | Non
             f"{error}: the run ends, and {kept}. Look for a learning rate that is too high, and "
             "for labels that the task's loss can't take"
         )
-    if not is_disk_full(error):
-        return None
-    return (
-        f"the disk of run folder {folder} is full ({error}), and {kept}: make room, and run the "
+    reason = disk_full_reason(error)
+    return reason and (
+        f"the disk of run folder {folder} is full ({reason}), and {kept}: make room, and run the "
         "same command again to go on"
     )
 

@@ -8,10 +8,11 @@ import tensorflow as tf
 _NUMBERS = (errno.ENOSPC, errno.EDQUOT)
 
 
-def is_disk_full(error: Exception) -> bool:
-    """Whether it is Python's or TensorFlow's error of a full disk, or of a used up quota."""
+def disk_full_reason(error: Exception) -> str | None:
+    """The kernel's words for a full disk or a used up quota, None where it is another error."""
     if isinstance(error, OSError):
-        return error.errno in _NUMBERS
-    # TensorFlow's tells the kernel's words alone.
-    texts = tuple(map(os.strerror, _NUMBERS))
-    return isinstance(error, tf.errors.OpError) and any(text in str(error) for text in texts)
+        return os.strerror(error.errno) if error.errno in _NUMBERS else None
+    if not isinstance(error, tf.errors.OpError):
+        return None
+    # TensorFlow's tells the kernel's words alone, among its own.
+    return next((text for text in map(os.strerror, _NUMBERS) if text in str(error)), None)

@@ -9,6 +9,9 @@ pytest.importorskip("tensorflow")
 
 import tensorflow as tf
 
+from pipeline.training.checkpoints import Checkpoints
+from pipeline.training.disk_full import disk_full_reason
+from pipeline.training.run_directory import RunFolder
 from pipeline.train import FAILED, main
 from pipeline.training.checkpoints import Checkpoints
 from pipeline.training.disk_full import is_disk_full
@@ -29,9 +32,9 @@ def write_tensor(*_: Any) -> None:
 def test_a_full_disk_is_told_from_other_errors(write: Any):
     with pytest.raises((OSError, tf.errors.OpError)) as raised:
         write()
-    assert is_disk_full(raised.value)
-    assert not is_disk_full(FileNotFoundError(2, "No such file or directory"))
-    assert not is_disk_full(tf.errors.DataLossError(None, None, "checksum does not match"))
+    assert disk_full_reason(raised.value) == "No space left on device"
+    assert not disk_full_reason(FileNotFoundError(2, "No such file or directory"))
+    assert not disk_full_reason(tf.errors.DataLossError(None, None, "checksum does not match"))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +59,9 @@ def test_the_run_tells_what_to_do(
         patch.setattr(owner, method, write)
         assert main(command) == FAILED
     error = capsys.readouterr().err
-    assert error.startswith(f"the disk of run folder {tmp_path / 'run'} is full (")
+    assert error.startswith(
+        f"the disk of run folder {tmp_path / 'run'} is full (No space left on device), "
+    )
     assert error.endswith(
         "), and there is no checkpoint yet: make room, and run the same command again to go on\n"
     )
