@@ -32,25 +32,12 @@ from pipeline.distribution.strategies import (
 from pipeline.records.info import add_data_dir, load_info
 from pipeline.records.reader import read_failure_in
 from pipeline.tasks.base import load_task
-from pipeline.training.disk_full import is_disk_full
-from pipeline.training.loop import STOPPED, Figures, RunOptions, resume, run
-from pipeline.training.non_finite import NonFiniteError
-from pipeline.training.options import TrainOptions
-from pipeline.training.run_directory import RunFolder
-from pipeline.training.run_lock import RunFolderInUseError
-from pipeline.training.trainer import Progress, Trainer
 from pipeline.training.disk_full import disk_full_reason
-from pipeline.records.info import add_data_dir, load_info
-from pipeline.training.non_finite import NonFiniteError
-from pipeline.augmentation.presets import AUGMENTATIONS
-from pipeline.records.reader import read_failure_in
 from pipeline.training.loop import STOPPED, Figures, RunOptions, resume, run
+from pipeline.training.non_finite import NonFiniteError
+from pipeline.training.options import TrainOptions
 from pipeline.training.run_directory import RunFolder
 from pipeline.training.run_lock import RunFolderInUseError
-from pipeline.distribution.server import dismiss, serve
-from pipeline.distribution.strategies import STRATEGIES, is_chief, make_strategy, parameter_server_cluster
-from pipeline.tasks.base import load_task
-from pipeline.training.options import TrainOptions
 from pipeline.training.trainer import Progress, Trainer
 
 FAILED = 1

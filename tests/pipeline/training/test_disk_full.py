@@ -9,12 +9,9 @@ pytest.importorskip("tensorflow")
 
 import tensorflow as tf
 
-from pipeline.training.checkpoints import Checkpoints
-from pipeline.training.disk_full import disk_full_reason
-from pipeline.training.run_directory import RunFolder
 from pipeline.train import FAILED, main
 from pipeline.training.checkpoints import Checkpoints
-from pipeline.training.disk_full import is_disk_full
+from pipeline.training.disk_full import disk_full_reason
 from pipeline.training.run_directory import RunFolder
 from tests.support.dataset_factory import write_dataset
 
