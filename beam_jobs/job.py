@@ -1,6 +1,7 @@
 """The build as a Beam pipeline: rows in, a dataset directory out.
 
-Rows, references and image bytes go from a file to a file; what is grouped is where they lie.
+Rows, references and image bytes go from file to file. A runner shuffles only where they lie: a
+bucket's rows as byte ranges, its references as the path of a file, a shard's records as locations.
 """
 
 import hashlib
@@ -15,7 +16,7 @@ from apache_beam.pvalue import AsDict, AsList, AsSingleton, TaggedOutput
 
 from beam_jobs.errors import BuildError
 from beam_jobs.options import BuildOptions
-from beam_jobs.prepare.dry_run import ChunkRehearser
+from beam_jobs.prepare.dry_run import DryRunPreparer
 from beam_jobs.prepare.preparer import ChunkPreparer
 from beam_jobs.prepare.references import ORDERED_LOCATION, References
 from beam_jobs.prepare.repeated_ids import check_ids, sum_repeats
@@ -54,28 +55,28 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     preparer = ChunkPreparer(
         directory=options.prepared_directory, labels=labels, image=options.image, seed=options.seed
     )
-    groups, inputs = _read(pipeline, options)
-    prepared = groups | "Prepare" >> _prepare(preparer, inputs, options)
+    buckets, inputs = _read(pipeline, options)
+    prepared = buckets | "Prepare" >> _prepare(preparer, inputs, options)
     duplicates = prepared["pixels"] | "FindDuplicates" >> FindDuplicates(inputs)  # Duplicate
     dropped = (
         duplicates
-        | "KeyOfDuplicate" >> beam.Map(lambda each: (each.group, each.key))
+        | "KeyOfDuplicate" >> beam.Map(lambda one: (one.bucket, one.key))
         | "JoinKeys" >> beam.CombinePerKey(b"".join)
-    )  # (group, keys of its duplicates, one behind the other)
-    kept = (
+    )  # (bucket, keys of its duplicates, one behind the other)
+    references = (
         (prepared["references"], dropped)
-        | "WithDuplicates" >> beam.CoGroupByKey()  # (group, ([path of its References], [keys]))
+        | "WithDuplicates" >> beam.CoGroupByKey()  # (bucket, ([path of its References], [keys]))
         | "DropDuplicates" >> beam.Map(_without, directory=options.references_directory)
-    )  # (group, path of its References)
+    )  # (bucket, path of its References)
     plan, starts, vocabularies = plan_shards(
-        kept,
+        references,
         prepared["rejected"],
         inputs,
         AsSingleton(duplicates | "AllDuplicates" >> beam.combiners.Count.Globally()),
         options,
     )
 
-    pieces = kept | "Deal" >> beam.FlatMap(
+    pieces = references | "Deal" >> beam.FlatMap(
         deal, plan=AsSingleton(plan), starts=AsSingleton(starts), vocabularies=vocabularies
     )  # (ShardKey, bytes)
     empty = plan | "EveryShard" >> beam.FlatMap(every_shard)  # (ShardKey, bytes)
@@ -120,7 +121,7 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         category_counts=AsDict(counts),
         duplicates=AsSingleton(
             duplicates
-            | "SameLabels" >> beam.Map(lambda each: (1, int(not each.same_labels)))
+            | "SameLabels" >> beam.Map(lambda one: (1, int(not one.same_labels)))
             | "CountDuplicates" >> beam.CombineGlobally(_sum_pairs)
         ),
         listings=AsList((quarantine, listed) | "Listings" >> beam.Flatten()),
@@ -129,13 +130,13 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
 
 
 def add_dry_run(pipeline: beam.Pipeline, options: BuildOptions) -> None:
-    """Adds a rehearsal that reads no image and ends with the plan file in the staging."""
-    rehearser = ChunkRehearser(labels=options.source.labels, image=options.image, seed=options.seed)
-    groups, inputs = _read(pipeline, options, dry_run=True)
-    prepared = groups | "Rehearse" >> _prepare(rehearser, inputs, options)
-    kept = prepared["references"]  # (group, path of its References)
-    plan, starts, vocabularies = plan_shards(kept, prepared["rejected"], inputs, 0, options)
-    _ = kept | "Deal" >> beam.FlatMap(
+    """Adds a dry run, which reads no image and ends with the plan file in the staging directory."""
+    preparer = DryRunPreparer(labels=options.source.labels, image=options.image, seed=options.seed)
+    buckets, inputs = _read(pipeline, options, dry_run=True)
+    prepared = buckets | "DryRun" >> _prepare(preparer, inputs, options)
+    references = prepared["references"]  # (bucket, path of its References)
+    plan, starts, vocabularies = plan_shards(references, prepared["rejected"], inputs, 0, options)
+    _ = references | "Deal" >> beam.FlatMap(
         deal, plan=AsSingleton(plan), starts=AsSingleton(starts), vocabularies=vocabularies
     )
 
@@ -143,7 +144,7 @@ def add_dry_run(pipeline: beam.Pipeline, options: BuildOptions) -> None:
 def _read(
     pipeline: beam.Pipeline, options: BuildOptions, *, dry_run: bool = False
 ) -> tuple[beam.PCollection[tuple[int, Iterable[ByteRange]]], AsSingleton]:
-    """Where the rows of each group of chunks lie, and how many rows there are."""
+    """Reads the source: where the rows of each bucket lie, and the number of all rows."""
     path = files.join(options.staging, INPUTS_NAME)
     where = options.source.path
 
@@ -155,8 +156,8 @@ def _read(
             write_marker(options.staging)
         if not count:
             raise BuildError(f"no receipts found in {where}: check --input and --input-format")
-        files.write(path, json.dumps(count).encode())  # for whoever watches the progress
-        # Too many bad rows end the build here, before their images are read for the quarantine.
+        files.write(path, json.dumps(count).encode())  # for the progress bar
+        # Too many rejected rows end the build here, before any image is read for the quarantine.
         check_rejections(count, reasons, options.max_bad_fraction)
         return count
 
@@ -166,8 +167,8 @@ def _read(
     )
     reasons = AsDict(
         rows
-        | "RowProblems" >> beam.FlatMap(_problem)
-        | "PerProblem" >> beam.CombinePerKey(count_and_example)
+        | "RejectedRows" >> beam.FlatMap(_rejection)
+        | "PerRowReason" >> beam.CombinePerKey(count_and_example)
     )
     inputs = AsSingleton(
         row_files
@@ -187,34 +188,38 @@ def _read(
     )
     return (
         row_files
-        | "IntoGroups" >> beam.FlatMap(RowFile.ranges, inputs=inputs)  # (group, ByteRange)
-        | "ByGroup" >> beam.GroupByKey()  # (group, Iterable[ByteRange])
+        | "IntoBuckets" >> beam.FlatMap(RowFile.ranges, inputs=inputs)  # (bucket, ByteRange)
+        | "ByBucket" >> beam.GroupByKey()  # (bucket, Iterable[ByteRange])
     ), inputs
 
 
-def _problem(row: Row) -> Iterator[tuple[str, tuple[int, str]]]:
+def _rejection(row: Row) -> Iterator[tuple[str, tuple[int, str]]]:
+    """Yields (reason, (1, an example)) for a row that is rejected already."""
     if row.problem:
         reason, message = row.problem
         yield reason, (1, f"{row.id}: {message}")
 
 
 def _prepare(
-    preparer: ChunkPreparer | ChunkRehearser, inputs: AsSingleton, options: BuildOptions
+    preparer: ChunkPreparer | DryRunPreparer, inputs: AsSingleton, options: BuildOptions
 ) -> beam.PTransform:
-    """(group, ranges) to (group, path of its References) and, tagged, what else is known of it."""
+    """Prepares buckets: (bucket, ranges) to (bucket, path of its References).
 
-    def prepare(group: tuple[int, Iterable[ByteRange]], inputs: int) -> Iterator[Any]:
-        number, ranges = group
-        rows = read_chunks(number, ranges, inputs)
+    Tagged outputs: "pixels" (Pixels), "rejected" (Rejected) and "summaries" (ChunkSummary).
+    """
+
+    def prepare(located: tuple[int, Iterable[ByteRange]], inputs: int) -> Iterator[Any]:
+        bucket, ranges = located
+        rows = read_chunks(bucket, ranges, inputs)
         if not rows:
-            return  # the ranges held rows of its neighbours only
+            return  # the ranges held rows of its neighbors only
         chunks = [preparer.prepare(chunk, rows.pop(chunk)) for chunk in sorted(rows)]
         references = References.concatenate([chunk.references for chunk in chunks])
-        yield number, _stage(references, options.references_directory)
-        yield TaggedOutput("pixels", Pixels.of(number, chunks))
+        yield bucket, _stage(references, options.references_directory)
+        yield TaggedOutput("pixels", Pixels.of(bucket, chunks))
         for chunk in chunks:
             yield TaggedOutput("summaries", ChunkSummary.of(chunk))
-            yield from (TaggedOutput("rejected", each) for each in chunk.rejected)
+            yield from (TaggedOutput("rejected", rejected) for rejected in chunk.rejected)
 
     return beam.FlatMap(prepare, inputs=inputs).with_outputs(
         "pixels", "rejected", "summaries", main="references"
@@ -222,7 +227,7 @@ def _prepare(
 
 
 def _stage(references: References, directory: str) -> str:
-    """Path of a staging file of these references, named by its contents."""
+    """Writes references to a staging file named by its contents, and returns its path."""
     data = references.to_bytes()
     path = files.join(directory, hashlib.sha256(data).hexdigest())
     files.write(path, data)
@@ -232,14 +237,15 @@ def _stage(references: References, directory: str) -> str:
 def _without(
     joined: tuple[int, tuple[Iterable[str], Iterable[bytes]]], *, directory: str
 ) -> tuple[int, str]:
-    group, (paths, dropped_keys) = joined
+    """Drops the records with the given keys from a bucket's references."""
+    bucket, (paths, dropped_keys) = joined
     (path,), keys = paths, list(dropped_keys)
     if not keys:
-        return group, path
+        return bucket, path
     references = References.from_bytes(files.read(path))
     dropped = set(np.frombuffer(b"".join(keys), "V16").tolist())
-    kept = [key.tobytes() not in dropped for key in references.key]
-    return group, _stage(references.take(np.array(kept, bool)), directory)
+    remaining = [key.tobytes() not in dropped for key in references.key]
+    return bucket, _stage(references.take(np.array(remaining, bool)), directory)
 
 
 def _write_shard(
@@ -249,10 +255,10 @@ def _write_shard(
     plan: Plan,
     vocabularies: Vocabularies,
 ) -> Iterator[Any]:
-    """The shard and, tagged, ((split, category), codes) of its records.
+    """Yields the written shard and, tagged, ((split, category), codes) of its records.
 
     Raises:
-      BuildError: it does not hold the layouts that the plan gives it.
+      BuildError: the shard does not hold the layouts that the plan gives it.
     """
     (split, number), parts = shard
     written, index = writer.write(

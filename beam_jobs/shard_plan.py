@@ -12,7 +12,7 @@ from beam_jobs.errors import TRY_AGAIN, BuildError
 from beam_jobs.options import BuildOptions
 from beam_jobs.prepare.prepared_chunk import Rejected
 from beam_jobs.prepare.references import References
-from beam_jobs.sharding.deal import BlockStarts, Census, Plan, assign, make_plan
+from beam_jobs.sharding.deal import BucketCounts, BucketStarts, Plan, assign, make_plan
 from beam_jobs.storage import files
 from beam_jobs.storage.files import ByteRange
 from beam_jobs.writing.shards import Vocabularies
@@ -21,40 +21,44 @@ from schemas.receipt import LAYOUT
 PLAN_NAME = "plan.json"
 STARTS_NAME = "starts"
 ShardKey = tuple[int, int]  # split, number
-Starts = Mapping[int, ByteRange]  # group to where its BlockStarts lie
+Starts = Mapping[int, ByteRange]  # bucket to where its BucketStarts lie
 
 
 def plan_shards(
-    kept: beam.PCollection[tuple[int, str]],
+    references: beam.PCollection[tuple[int, str]],
     rejected: beam.PCollection[Rejected],
     inputs: AsSingleton,
     duplicates: AsSingleton | int,
     options: BuildOptions,
 ) -> tuple[beam.PCollection[Plan], beam.PCollection[Starts], AsSingleton]:
-    """The plan, where each group's starts lie and the vocabularies.
+    """Plans the shards.
 
     Args:
-      kept: (group, path of its References).
+      references: (bucket, path of its References).
       rejected: the inputs that are not among them.
       inputs: number of inputs.
       duplicates: number of inputs that were left out as duplicates.
-      options: what to build.
+      options: options of the build.
+
+    Returns:
+      The plan, where each bucket's starts lie, and the vocabularies: category name to its values,
+      sorted.
     """
     vocabularies = AsSingleton(
-        kept
+        references
         | "Values" >> beam.MapTuple(lambda _, path: _values(_read(path)))
         | "Vocabularies" >> beam.CombineGlobally(_union)
         | "SortValues" >> beam.Map(lambda sets: {name: sorted(sets[name]) for name in sets})
     )
     reasons = AsDict(
         rejected
-        | "CountReasons" >> beam.Map(lambda each: (each.reason, (1, f"{each.id}: {each.message}")))
+        | "CountReasons" >> beam.Map(lambda one: (one.reason, (1, f"{one.id}: {one.message}")))
         | "PerReason" >> beam.CombinePerKey(count_and_example)
     )
 
     def plan(
         _: None,
-        censuses: Sequence[Census],
+        bucket_counts: Sequence[BucketCounts],
         vocabularies: Vocabularies,
         inputs: int,
         duplicates: int,
@@ -62,15 +66,15 @@ def plan_shards(
     ) -> Iterator[Any]:
         check_rejections(inputs, reasons, options.max_bad_fraction)
         rejected = sum(count for count, _ in reasons.values())
-        counted = sum(int(each.count.sum()) for each in censuses)
+        counted = sum(int(bucket.count.sum()) for bucket in bucket_counts)
         if counted + duplicates + rejected != inputs:
             raise BuildError(
-                f"of {inputs:,} inputs {counted:,} are to be written, {duplicates:,} are "
+                f"of {inputs:,} inputs, {counted:,} are to be written, {duplicates:,} are "
                 f"duplicates and {rejected:,} are rejected: {TRY_AGAIN}"
             )
         layouts = vocabularies[LAYOUT]
         decided, starts = make_plan(
-            censuses,
+            bucket_counts,
             layouts=len(layouts),
             fractions=options.splits,
             shards=options.shards,
@@ -88,15 +92,17 @@ def plan_shards(
         yield decided
         yield TaggedOutput("starts", _write_starts(options.staging, starts))
 
-    censuses = kept | "Census" >> beam.Map(_census, vocabularies=vocabularies)  # Census
+    bucket_counts = references | "CountBucket" >> beam.Map(
+        _count_bucket, vocabularies=vocabularies
+    )  # BucketCounts
     outputs = (
-        kept.pipeline
+        references.pipeline
         | "Once" >> beam.Create([None])
         | "Plan"
         >> beam.FlatMap(
             plan,
             # As a side input: all together they may be too large for one element.
-            censuses=AsList(censuses),
+            bucket_counts=AsList(bucket_counts),
             vocabularies=vocabularies,
             inputs=inputs,
             duplicates=duplicates,
@@ -122,27 +128,27 @@ def check_rejections(
     rejected = sum(count for count, _ in reasons.values())
     listing = "".join(
         f"\n  {count:>8,}  {reason}, such as {example}"
-        for reason, (count, example) in sorted(reasons.items(), key=lambda each: -each[1][0])
+        for reason, (count, example) in sorted(reasons.items(), key=lambda item: -item[1][0])
     )
     if rejected > max_bad_fraction * inputs:
         raise BuildError(
-            f"{rejected:,} of {inputs:,} inputs are bad, more than --max-bad-fraction "
+            f"{rejected:,} of {inputs:,} inputs were rejected, more than --max-bad-fraction "
             f"{max_bad_fraction:g} allows; nothing was published:{listing}\n"
-            "Fix the inputs, or raise the limit to send them to quarantine."
+            "Fix the inputs, or raise the limit to send them to the quarantine."
         )
     if rejected == inputs:
-        raise BuildError(f"all {inputs:,} inputs are bad; nothing was published:{listing}")
+        raise BuildError(f"all {inputs:,} inputs were rejected; nothing was published:{listing}")
 
 
-def _write_starts(staging: str, starts: Iterable[tuple[int, BlockStarts]]) -> Starts:
-    """Writes the starts of all groups to one file: together they are too large a side input."""
+def _write_starts(staging: str, starts: Iterable[tuple[int, BucketStarts]]) -> Starts:
+    """Writes the starts of all buckets to one file: together they are too large a side input."""
     path = files.join(staging, STARTS_NAME)
     ranges, offset = {}, 0
     with files.create(path) as file:
-        for group, each in starts:
-            data = each.to_bytes()
+        for bucket, bucket_starts in starts:
+            data = bucket_starts.to_bytes()
             file.write(data)
-            ranges[group] = (path, offset, len(data))
+            ranges[bucket] = (path, offset, len(data))
             offset += len(data)
     return ranges
 
@@ -151,46 +157,47 @@ def _read(path: str) -> References:
     return References.from_bytes(files.read(path))
 
 
-def _census(kept: tuple[int, str], vocabularies: Vocabularies) -> Census:
-    group, path = kept
-    references = _read(path)
-    layout = references.codes(LAYOUT, vocabularies[LAYOUT])
-    return Census.of(
-        group,
-        group=references.group,
-        layout=layout,
-        size_bytes=int(references.location["length"].sum(dtype=np.int64)),
+def _count_bucket(references: tuple[int, str], vocabularies: Vocabularies) -> BucketCounts:
+    bucket, path = references
+    records = _read(path)
+    return BucketCounts.of(
+        bucket,
+        group=records.group,
+        layout=records.codes(LAYOUT, vocabularies[LAYOUT]),
+        size_bytes=int(records.location["length"].sum(dtype=np.int64)),
     )
 
 
 def deal(
-    kept: tuple[int, str],
+    references: tuple[int, str],
     plan: Plan,
     starts: Starts,
     vocabularies: Vocabularies,
 ) -> Iterator[tuple[ShardKey, bytes]]:
-    """ORDERED_LOCATION, as bytes, of a group's records by their shard."""
-    group, path = kept
-    references = _read(path)
-    if not len(references):
+    """Yields (shard, ORDERED_LOCATION as bytes) for each shard that gets records of a bucket."""
+    bucket, path = references
+    records = _read(path)
+    if not len(records):
         return
-    if group not in starts:
-        raise BuildError(f"group {group} of {len(references)} records was not counted: {TRY_AGAIN}")
-    own_starts = BlockStarts.from_bytes(
-        files.read_range(*starts[group]), splits=len(plan.split_names)
+    if bucket not in starts:
+        raise BuildError(f"bucket {bucket} of {len(records)} records was not counted: {TRY_AGAIN}")
+    bucket_starts = BucketStarts.from_bytes(
+        files.read_range(*starts[bucket]), splits=len(plan.split_names)
     )
-    layout = references.codes(LAYOUT, vocabularies[LAYOUT])
-    split, shard = assign(plan, own_starts, group=references.group, layout=layout)
-    locations = references.ordered_locations()
+    layout = records.codes(LAYOUT, vocabularies[LAYOUT])
+    split, shard = assign(plan, bucket_starts, group=records.group, layout=layout)
+    locations = records.ordered_locations()
+    # Brings records of the same shard together: of the shards 1 0 1 the order is 1 0 2, which is
+    # cut before its second element, where shard 1 begins.
     order = np.lexsort((shard, split))
-    places = np.stack([split[order], shard[order]], axis=1)
-    firsts = np.flatnonzero(np.any(places[1:] != places[:-1], axis=1)) + 1
-    for rows in np.split(order, firsts):
+    shards = np.stack([split[order], shard[order]], axis=1)
+    cuts = np.flatnonzero(np.any(shards[1:] != shards[:-1], axis=1)) + 1
+    for rows in np.split(order, cuts):
         yield (int(split[rows[0]]), int(shard[rows[0]])), locations[rows].tobytes()
 
 
 def every_shard(plan: Plan) -> Iterator[tuple[ShardKey, bytes]]:
-    """Nothing for each shard, so that one without records is written too."""
+    """Yields no bytes for each shard, so that one without records is written too."""
     for split, count in enumerate(plan.shards.tolist()):
         for number in range(count):
             yield (split, number), b""

@@ -1,9 +1,9 @@
-"""Time and memory of what a build does on one worker for all receipts, with references to none.
+"""Time and memory of the stages of a build that one worker runs for all receipts.
 
-The build's own classes are run, each stage in a process of its own: planning splits and shards,
-dealing the records of some blocks, the last checks and the manifest, the summary, and the checks of
-the whole dataset that verify makes. What they are given is made up: records are numbered layout by
-layout, and every so many of them lie in one block.
+The build's own classes run, each stage in a process of its own: planning splits and shards, dealing
+the records of some buckets, the last checks and the manifest, the summary, and the checks of the
+whole dataset that verify makes. Their input is made up and holds no image: records are numbered
+layout by layout, and of B buckets, bucket b holds the records b, b + B, b + 2B, …
 """
 
 import argparse
@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.prepare.chunks import chunk_count, group_count
+from beam_jobs.prepare.chunks import bucket_count, chunk_count
 from beam_jobs.running.report import plan_summary
-from beam_jobs.sharding.deal import BlockStarts, Census, Plan, assign, make_plan
+from beam_jobs.sharding.deal import BucketCounts, BucketStarts, Plan, assign, make_plan
 from beam_jobs.sharding.histograms import check_layouts
 from beam_jobs.verification.shard import ShardCheck, share_faults
 from beam_jobs.verify import Totals
@@ -33,7 +33,7 @@ from schemas.statistics import FeatureSummary, RecordSummary
 
 _SPLITS = {"train": 0.9, "validation": 0.1}
 _RECORD_BYTES = 104_857  # 1,280 records a shard
-_DEALT_BLOCKS = 20
+_DEALT_BUCKETS = 20
 IntArray = npt.NDArray[np.int64]
 
 
@@ -61,11 +61,11 @@ class Case:
         """Names of the layouts."""
         return [f"layout-{number:07d}" for number in range(self.layouts)]
 
-    def block(
+    def bucket(
         self, number: int, ends: IntArray
     ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]:
-        """Group and layout of each record of a block."""
-        records = np.arange(number, self.rows, group_count(self.rows))
+        """Group and layout of each record of a bucket."""
+        records = np.arange(number, self.rows, bucket_count(self.rows))
         group = np.zeros(len(records), np.uint64)
         if self.groups:
             rng = np.random.default_rng(number)
@@ -73,33 +73,33 @@ class Case:
             group = chosen * np.uint64(0x9E3779B97F4A7C15)  # spread like the hash of a name
         return group, np.searchsorted(ends, records, side="right").astype(np.int32)
 
-    def censuses(self) -> Iterator[Census]:
-        """Counts of all blocks."""
+    def bucket_counts(self) -> Iterator[BucketCounts]:
+        """Counts of all buckets."""
         ends = self.layout_ends()
-        for number in range(group_count(self.rows)):
-            group, layout = self.block(number, ends)
-            yield Census.of(
+        for number in range(bucket_count(self.rows)):
+            group, layout = self.bucket(number, ends)
+            yield BucketCounts.of(
                 number, group=group, layout=layout, size_bytes=len(layout) * _RECORD_BYTES
             )
 
     def plan(self) -> Plan:
         """The plan of as many receipts of each layout, without groups."""
-        census = Census(
-            block=0,
+        bucket = BucketCounts(
+            number=0,
             size_bytes=self.rows * _RECORD_BYTES,
             group=np.zeros(self.layouts, np.uint64),
             layout=np.arange(self.layouts, dtype=np.int32),
             count=np.diff(self.layout_ends(), prepend=0).astype(np.int32),
         )
-        return make_plan([census], layouts=self.layouts, fractions=_SPLITS)[0]
+        return make_plan([bucket], layouts=self.layouts, fractions=_SPLITS)[0]
 
 
 def plan(case: Case) -> dict[str, float]:
-    """Splits and shards of all records, and where each block's ranks start."""
-    censuses = list(case.censuses())
+    """Plans the splits and shards of all records, and the starts of each bucket."""
+    bucket_counts = list(case.bucket_counts())
 
     def run() -> None:
-        _, starts = make_plan(censuses, layouts=case.layouts, fractions=_SPLITS)
+        _, starts = make_plan(bucket_counts, layouts=case.layouts, fractions=_SPLITS)
         for _, each in starts:
             each.to_bytes()
 
@@ -107,24 +107,24 @@ def plan(case: Case) -> dict[str, float]:
 
 
 def deal(case: Case) -> dict[str, float]:
-    """Split and shard of each record of some blocks, after a plan of these blocks alone."""
+    """Assigns split and shard to each record of some buckets, which alone are planned."""
     ends = case.layout_ends()
-    numbers = range(min(_DEALT_BLOCKS, group_count(case.rows)))
-    blocks = [case.block(number, ends) for number in numbers]
-    censuses = [
-        Census.of(number, group=group, layout=layout)
-        for number, (group, layout) in enumerate(blocks)
+    numbers = range(min(_DEALT_BUCKETS, bucket_count(case.rows)))
+    buckets = [case.bucket(number, ends) for number in numbers]
+    bucket_counts = [
+        BucketCounts.of(number, group=group, layout=layout)
+        for number, (group, layout) in enumerate(buckets)
     ]
-    made, starts = make_plan(censuses, layouts=case.layouts, fractions=_SPLITS)
+    made, starts = make_plan(bucket_counts, layouts=case.layouts, fractions=_SPLITS)
     encoded = [each.to_bytes() for _, each in starts]
 
     def run() -> None:
-        for (group, layout), data in zip(blocks, encoded, strict=True):
-            own = BlockStarts.from_bytes(data, splits=len(_SPLITS))
+        for (group, layout), data in zip(buckets, encoded, strict=True):
+            own = BucketStarts.from_bytes(data, splits=len(_SPLITS))
             assign(made, own, group=group, layout=layout)
 
     measured = _measured(run)
-    return measured | {"CPU s": measured["CPU s"] / len(blocks)}
+    return measured | {"CPU s": measured["CPU s"] / len(buckets)}
 
 
 def publish(case: Case) -> dict[str, float]:
@@ -288,7 +288,7 @@ def _record_summary(records: int) -> RecordSummary:
 
 
 def _cuts(total: int, parts: int) -> IntArray:
-    """Where parts of `total` begin and end that differ by at most one."""
+    """Bounds of `parts` parts of `total` whose sizes differ by at most one, [parts + 1]."""
     return -(-total * np.arange(parts + 1) // parts)
 
 

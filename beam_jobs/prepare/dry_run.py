@@ -1,4 +1,4 @@
-"""What preparing a chunk would find if every image were good, without reading one."""
+"""Dry run: prepares chunks as if every image were accepted, without reading one."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,21 +14,21 @@ from schemas.receipt import Label
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChunkRehearser:
-    """Stands in for `ChunkPreparer` in a dry run; sizes are typical ones."""
+class DryRunPreparer:
+    """Takes the place of `ChunkPreparer` in a dry run; sizes of images are typical ones."""
 
     labels: tuple[Label, ...]
     image: ImageOptions
     seed: int
 
     def prepare(self, number: int, serialized_rows: Iterable[bytes]) -> PreparedChunk:
-        """The chunk, with references to records that do not exist."""
+        """Returns the chunk, with references to records that do not exist."""
         rows = list(unique_rows(serialized_rows))
-        good = [row for row in rows if row.problem is None]
+        accepted = [row for row in rows if row.problem is None]
         references = make_references(
-            good,
-            keys=[hash_words(row.id, seed=self.seed) for row in good],
-            locations=[(number, b"", 0, self.image.typical_bytes)] * len(good),
+            accepted,
+            keys=[hash_words(row.id, seed=self.seed) for row in accepted],
+            locations=[(number, b"", 0, self.image.typical_bytes)] * len(accepted),
             labels=self.labels,
         )
         return PreparedChunk(
@@ -36,10 +36,10 @@ class ChunkRehearser:
             references=references,
             ids=(),
             pixels=np.zeros((0, 2), np.uint64),
-            truth=np.zeros(0, np.uint64),
+            labels_hash=np.zeros(0, np.uint64),
             rejected=tuple(
                 Rejected(
-                    word=hash_words(row.id, seed=self.seed)[0],
+                    id_hash=hash_words(row.id, seed=self.seed)[0],
                     file="",
                     offset=0,
                     length=0,

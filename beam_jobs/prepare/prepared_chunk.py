@@ -1,9 +1,9 @@
-"""A prepared chunk: its records in one staging file, and what is known of them in another."""
+"""A prepared chunk: a staging file with its records, and a sidecar file with facts about them."""
 
 import io
 import json
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,7 @@ def records_path(directory: str, number: int, digest: bytes) -> str:
 class Rejected:
     """Reference to a rejected input: where its quarantine record lies, and why it is there."""
 
-    word: int  # first word of the id's hash
+    id_hash: int  # first 64 bits
     file: str
     offset: int
     length: int
@@ -42,14 +42,14 @@ class Rejected:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PreparedChunk:
-    """What the build knows of one chunk once its images are prepared.
+    """One chunk whose images are prepared.
 
     Attributes:
       number: the chunk.
       references: its accepted records, n of them.
       ids: their ids.
       pixels: uint64 [n, 2], hash of the upright pixels.
-      truth: uint64 [n], hash of layout, group, labels and boxes.
+      labels_hash: uint64 [n], hash of layout, group, labels and boxes.
       rejected: its rejected inputs.
       clipped_boxes: boxes that reached beyond their image.
       records_checksum: that of the file with its records.
@@ -61,7 +61,7 @@ class PreparedChunk:
     references: References
     ids: tuple[str, ...]
     pixels: npt.NDArray[np.uint64]
-    truth: npt.NDArray[np.uint64]
+    labels_hash: npt.NDArray[np.uint64]
     rejected: tuple[Rejected, ...]
     clipped_boxes: int
     records_checksum: FileChecksum
@@ -73,11 +73,14 @@ class PreparedChunk:
         return len(self.references) + len(self.rejected)
 
     def to_bytes(self) -> bytes:
-        """Contents of the sidecar file: an .npz in the frame of a record, which has checksums."""
+        """Contents of the sidecar file: an .npz in the frame of a record, which has checksums.
+
+        The staging files of an interrupted build keep the names `truth` and `word` that they have.
+        """
         text = {
             "number": self.number,
             "ids": self.ids,
-            "rejected": [vars(each) for each in self.rejected],
+            "rejected": [_staged_rejected(rejected) for rejected in self.rejected],
             "clipped_boxes": self.clipped_boxes,
             "records_checksum": vars(self.records_checksum),
             "fingerprint": self.fingerprint,
@@ -88,7 +91,7 @@ class PreparedChunk:
             buffer,
             text=np.frombuffer(json.dumps(text).encode(), np.uint8),
             pixels=self.pixels,
-            truth=self.truth,
+            truth=self.labels_hash,
             references=np.frombuffer(self.references.to_bytes(), np.uint8),
         )
         return frame(buffer.getvalue())
@@ -106,8 +109,16 @@ class PreparedChunk:
                 references=References.from_bytes(arrays["references"].tobytes()),
                 ids=tuple(text.pop("ids")),
                 pixels=arrays["pixels"],
-                truth=arrays["truth"],
-                rejected=tuple(Rejected(**each) for each in text.pop("rejected")),
+                labels_hash=arrays["truth"],
+                rejected=tuple(
+                    Rejected(id_hash=values.pop("word"), **values)
+                    for values in text.pop("rejected")
+                ),
                 records_checksum=FileChecksum(**text.pop("records_checksum")),
                 **text,
             )
+
+
+def _staged_rejected(rejected: Rejected) -> dict[str, Any]:
+    values = dict(vars(rejected))
+    return {"word": values.pop("id_hash"), **values}

@@ -1,4 +1,4 @@
-"""Prepare a chunk: read, decode and encode its images once, into staging files.
+"""Preparation of a chunk: its images are read, decoded and encoded once, into staging files.
 
 A staging file is named by the digest of what made it. A retry writes the same bytes, and a build
 that was interrupted finds the chunks it had finished.
@@ -43,7 +43,7 @@ from schemas.tfrecord import CorruptRecordError, frame
 def staged_features(labels: Sequence[Label]) -> tuple[Feature, ...]:
     """Features of a staged record: all but the category ids, which are not known yet."""
     ids = {id_feature(name) for name in categories(labels)}
-    return tuple(each for each in receipt_features(labels) if each.name not in ids)
+    return tuple(feature for feature in receipt_features(labels) if feature.name not in ids)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class ChunkPreparer:
     seed: int
 
     def prepare(self, number: int, serialized_rows: Iterable[bytes]) -> PreparedChunk:
-        """Prepares one chunk, or returns what an earlier run has prepared of it."""
+        """Prepares one chunk, or returns the one that an earlier run has prepared."""
         lines = sorted(serialized_rows)
         digest = self._digest(lines)
         sidecar = chunk_path(self.directory, number, digest) + SIDECAR
@@ -71,7 +71,7 @@ class ChunkPreparer:
         if chunk := _prepared_earlier(sidecar, records):
             return chunk
         begun = chunk_path(self.directory, number, digest) + BEGUN
-        # A worker that began this chunk has not finished it.
+        # A worker began this chunk and did not finish it: one of its images may have ended it.
         died = files.exists(begun) and not files.exists(sidecar)
         files.write(begun, b"without the .npz file beside it, this chunk was not finished\n")
         rows = list(unique_rows(lines))
@@ -95,12 +95,13 @@ class ChunkPreparer:
         made_by.append([asdict(label) for label in self.labels])
         digest = hashlib.sha256(json.dumps(made_by).encode())
         for line in lines:
+            # With its length in front, no line can pass for two: "ab" is not "a", "b".
             digest.update(len(line).to_bytes(8, "little") + line)
         return digest.digest()[:16]
 
 
 def _prepared_earlier(sidecar: str, records: str) -> PreparedChunk | None:
-    """The chunk of these files; None if one is missing or damaged, or a source file has changed."""
+    """Returns the chunk of two files, None if one is missing or damaged or a source has changed."""
     try:
         chunk = PreparedChunk.from_bytes(files.read(sidecar))
         if not are_current(chunk.source_versions):
@@ -117,7 +118,7 @@ def make_references(
     locations: Sequence[tuple[int, bytes, int, int]],
     labels: Sequence[Label],
 ) -> References:
-    """References to the records of these rows; locations are (chunk, digest, offset, length)."""
+    """Returns references to the records of rows; a location is (chunk, digest, offset, length)."""
     return References(
         key=np.array(keys, np.uint64).reshape(-1, 2),
         group=np.array([hash_words(r.group)[0] if r.group else 0 for r in rows], np.uint64),
@@ -130,7 +131,7 @@ def make_references(
 
 
 class _ChunkWriter:
-    """Collects what is known of a chunk's records while they are written one after the other."""
+    """Collects the facts about a chunk's records while they are written one after the other."""
 
     def __init__(
         self,
@@ -162,7 +163,7 @@ class _ChunkWriter:
         self._source_versions = source_versions
 
     def record(self, row: Row) -> bytes:
-        """The framed record of a row, accepted or rejected."""
+        """Prepares a row, and returns its framed record, accepted or rejected."""
         framed = self._framed(row)
         self._end += len(framed)
         self._checksum.update(framed)
@@ -174,7 +175,7 @@ class _ChunkWriter:
         try:
             try:
                 data = self._read(row)
-            finally:  # also where the row is bad, its image's bytes are kept
+            finally:  # of a rejected row, too, the image's bytes are kept
                 self._fingerprint.update(row.id.encode() + b"\0" + xxhash.xxh3_128_digest(data))
             if row.problem:
                 raise RejectionError(Reason(row.problem[0]), row.problem[1])
@@ -183,7 +184,7 @@ class _ChunkWriter:
             framed = frame(_rejected_example(row, data, error))
             self._rejected.append(
                 Rejected(
-                    word=hash_words(row.id, seed=self._preparer.seed)[0],
+                    id_hash=hash_words(row.id, seed=self._preparer.seed)[0],
                     file=records_path(self._preparer.directory, self._number, self._digest),
                     offset=offset,
                     length=len(framed),
@@ -260,7 +261,7 @@ class _ChunkWriter:
             references=references,
             ids=tuple(row.id for row in self._accepted),
             pixels=np.array(self._pixels, np.uint64).reshape(-1, 2),
-            truth=np.array([_truth(row) for row in self._accepted], np.uint64),
+            labels_hash=np.array([_labels_hash(row) for row in self._accepted], np.uint64),
             rejected=tuple(self._rejected),
             clipped_boxes=self._clipped_boxes,
             records_checksum=self._checksum.result(),
@@ -270,7 +271,10 @@ class _ChunkWriter:
 
 
 def unique_rows(serialized_rows: Iterable[bytes]) -> Iterator[Row]:
-    """Rows in a fixed order; of rows with one id all but the first become bad."""
+    """Yields rows in a fixed order; of rows with the same id, all but the first are rejected.
+
+    A row that is rejected already comes last among them, so it takes the id from no other row.
+    """
     rows = [(Row.from_bytes(line), line) for line in serialized_rows]
     rows.sort(key=lambda pair: (pair[0].id, pair[0].problem is not None, pair[1]))
     seen: dict[str, str] = {}
@@ -316,6 +320,7 @@ def _rejected_example(row: Row, data: bytes, error: RejectionError) -> bytes:
     )
 
 
-def _truth(row: Row) -> int:
+def _labels_hash(row: Row) -> int:
+    """Hash of group, labels and boxes: duplicates in which it differs are counted."""
     labels = {**row.categories, **row.labels}
     return hash_words(orjson.dumps((row.group, labels, row.boxes), option=orjson.OPT_SORT_KEYS))[0]

@@ -1,4 +1,4 @@
-"""Light references to prepared records: columns of some 60 bytes a record, never image bytes."""
+"""References to prepared records: columns of some 60 bytes per record, never image bytes."""
 
 import io
 import json
@@ -11,11 +11,16 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-# Where a record's frame lies: chunk and digest name its staging file, see `prepared.records_path`.
+# Where a record's frame lies: chunk and digest name its staging file, see
+# `prepared_chunk.records_path`. The structured dtype doubles as a wire format: Beam shuffles the
+# bytes of an array of it (`tobytes`), `np.frombuffer` reads them back, and the parts of several
+# workers are joined as bytes. So byte order (<) and widths are fixed: 4 + 16 + 8 + 4 = 32 bytes a
+# location, and 40 with its order.
 LOCATION = np.dtype(
     [("chunk", "<u4"), ("digest", "V16"), ("offset", "<u8"), ("length", "<u4")],
 )
-# A location with the number that orders it within its shard.
+# A location with the number that orders it within its shard: the second word of the key, which is
+# as good as random, so that layouts are mixed within a shard.
 ORDERED_LOCATION = np.dtype([("order", "<u8"), ("location", LOCATION)])
 
 
@@ -40,7 +45,7 @@ class References:
         return len(self.key)
 
     def take(self, rows: npt.NDArray[Any]) -> Self:
-        """The given rows (positions or a mask), in that order."""
+        """Returns the given rows (positions or a mask), in that order."""
         return type(self)(
             key=self.key[rows],
             group=self.group[rows],
@@ -51,18 +56,20 @@ class References:
         )
 
     def codes(self, name: str, vocabulary: Sequence[str]) -> npt.NDArray[np.int32]:
-        """Each record's position of its category's value in another vocabulary, which is sorted.
+        """Positions of the records' values in another vocabulary, which is sorted; int32 [n].
+
+        Values a, c with the codes 0 1 1 are, in the vocabulary a, b, c, the codes 0 2 2.
 
         Raises:
           KeyError: the vocabulary lacks a value that a record has.
         """
         values, codes = self.categories[name]
-        # The own vocabulary may hold values that only records had which were left out.
+        # This vocabulary may hold values of records that were left out since: look up used ones.
         used, row = np.unique(codes, return_inverse=True)
         return _positions([values[code] for code in used.tolist()], vocabulary)[row]
 
     def recoded(self, vocabularies: Mapping[str, Sequence[str]]) -> Self:
-        """The same records with their categories in other vocabularies, see `codes`."""
+        """Returns the same records with their categories in other vocabularies, see `codes`."""
         return replace(
             self,
             categories={
@@ -73,7 +80,7 @@ class References:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
-        """All rows of all parts, sorted by key."""
+        """Joins the rows of all parts, sorted by key."""
         vocabularies = {
             name: sorted({value for part in parts for value in part.categories[name][0]})
             for name in parts[0].categories
@@ -94,7 +101,7 @@ class References:
         return merged.take(np.lexsort((merged.key[:, 1], merged.key[:, 0])))
 
     def to_bytes(self) -> bytes:
-        """The columns, as they are staged."""
+        """Contents of a staging file: the columns as an .npz."""
         vocabularies = {name: values for name, (values, _) in self.categories.items()}
         buffer = io.BytesIO()
         np.savez(
@@ -142,10 +149,10 @@ def position(value: str, vocabulary: Sequence[str]) -> int:
     Raises:
       KeyError: the vocabulary lacks the value.
     """
-    at = bisect_left(vocabulary, value)
-    if at == len(vocabulary) or vocabulary[at] != value:
+    index = bisect_left(vocabulary, value)
+    if index == len(vocabulary) or vocabulary[index] != value:
         raise KeyError(value)
-    return at
+    return index
 
 
 def _positions(values: Sequence[str], vocabulary: Sequence[str]) -> npt.NDArray[np.int32]:
@@ -153,7 +160,7 @@ def _positions(values: Sequence[str], vocabulary: Sequence[str]) -> npt.NDArray[
 
 
 def hash_words(text: str | bytes, *, seed: int = 0) -> tuple[int, int]:
-    """128 evenly spread bits of a text, as two unsigned words."""
+    """Hashes a text to 128 evenly spread bits, as two unsigned words of 64."""
     data = text.encode() if isinstance(text, str) else text
     digest = blake2b(data, digest_size=16, salt=seed.to_bytes(8, "little")).digest()
     return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")

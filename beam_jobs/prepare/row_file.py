@@ -1,7 +1,14 @@
-"""Rows on their way to whoever prepares them: through staging files, never through a shuffle.
+"""Row files: rows go to the workers that prepare them through staging files, not by a shuffle.
 
-A runner holds what it shuffles in memory, several times over. Of a row, with all its boxes, it
-gets no more than the range of the file where it lies.
+A runner holds what it shuffles in memory, several times over, and a row with all its boxes has some
+kilobytes. So a worker that reads the source writes rows to a file, in the order of their hash, and
+the runner shuffles only byte ranges. A bucket is a range of the hash, so its rows lie side by side:
+
+    hash     03 1A 2F | 41 58 6D | 80 9C F3
+    frame    0        | 1        | 2
+
+With four buckets, that of 40 to 7F has frame 1. The bucket of 80 to BF has frame 2 and reads one
+row (F3) that is not its own: a frame, the unit of compression, may hold rows of several buckets.
 """
 
 import hashlib
@@ -18,7 +25,7 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_jobs.errors import BuildError
-from beam_jobs.prepare.chunks import chunk_count, group_count
+from beam_jobs.prepare.chunks import bucket_count, chunk_count, range_shift
 from beam_jobs.prepare.references import hash_words
 from beam_jobs.prepare.repeated_ids import NO_REPEATS, Repeats
 from beam_jobs.sources.row import Row
@@ -26,11 +33,11 @@ from beam_jobs.storage import files
 from beam_jobs.storage.files import ByteRange
 
 _FILE_BYTES = 1 << 23  # of uncompressed rows, held by one worker
-_MOST_ROWS = 1 << 20  # of a group, 64 times what different ids give it
+_MAX_ROWS = 1 << 20  # of a bucket, 64 times what different ids give it
 _FRAME_BYTES = 1 << 14  # of uncompressed rows, read as a whole
-_COUNT, _WORD = struct.Struct("<I"), struct.Struct("<Q")
+_COUNT, _HASH = struct.Struct("<I"), struct.Struct("<Q")
 
-HashedRow = tuple[int, bytes]  # first word of the id's hash, serialised row
+HashedRow = tuple[int, bytes]  # first 64 bits of the id's hash, serialized row
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,10 +46,10 @@ class RowFile:
 
     Attributes:
       path: where it lies, named by its contents.
-      rows: how many it holds.
+      rows: number of its rows.
       first, last: uint64 [frames], hash of each frame's first and last row.
       end: int64 [frames], byte at which each frame ends.
-      repeats: how many of its rows have the id of a row before, and one of them.
+      repeats: number of its rows whose id a row before has, and one of them.
     """
 
     path: str
@@ -60,8 +67,8 @@ class RowFile:
         """Writes a file of at least one row."""
         ordered = sorted(rows)
         digest = hashlib.sha256()
-        for word, line in ordered:
-            digest.update(_WORD.pack(word) + line + b"\n")
+        for id_hash, line in ordered:
+            digest.update(_HASH.pack(id_hash) + line + b"\n")
         path = files.join(directory, digest.hexdigest())
         first, last, sizes = [], [], []
         with files.create(path) as file:
@@ -81,18 +88,24 @@ class RowFile:
         )
 
     def ranges(self, inputs: int) -> Iterator[tuple[int, ByteRange]]:
-        """Yields (group, range of the file that holds its rows) for groups of `inputs` rows."""
-        lows = _lows(group_count(inputs))
-        begins = np.searchsorted(self.last, lows)
-        ends = np.append(np.searchsorted(self.first, lows[1:]), len(self.first))
-        starts = np.concatenate([[0], self.end])
-        for group in np.flatnonzero(begins < ends).tolist():
-            start = int(starts[begins[group]])
-            yield group, (self.path, start, int(starts[ends[group]]) - start)
+        """Yields (bucket, range of the file with its rows) for each of the buckets of all inputs.
+
+        A bucket's frames go from the first that ends at or above its smallest hash to the last that
+        begins below that of the next bucket. In the example of this module, bucket 2 of four begins
+        at 80: frame 2 is the first whose last hash (F3) is not below.
+        """
+        smallest = _smallest_hashes(bucket_count(inputs))
+        first_frames = np.searchsorted(self.last, smallest)
+        end_frames = np.append(np.searchsorted(self.first, smallest[1:]), len(self.first))
+        frame_starts = np.concatenate([[0], self.end])
+        for bucket in np.flatnonzero(first_frames < end_frames).tolist():
+            start = int(frame_starts[first_frames[bucket]])
+            end = int(frame_starts[end_frames[bucket]])
+            yield bucket, (self.path, start, end - start)
 
 
 class WriteRows(beam.DoFn):
-    """Row to RowFile, of the rows that happen to come together."""
+    """Row to RowFile, for the rows of a bundle."""
 
     def __init__(self, directory: str, seed: int) -> None:
         self._directory = directory
@@ -117,25 +130,24 @@ class WriteRows(beam.DoFn):
             yield WindowedValue(file, window.max_timestamp(), [window])
 
 
-def read_chunks(group: int, ranges: Iterable[ByteRange], inputs: int) -> dict[int, list[bytes]]:
-    """Serialised rows of each chunk of a group, by the chunk's number.
+def read_chunks(bucket: int, ranges: Iterable[ByteRange], inputs: int) -> dict[int, list[bytes]]:
+    """Reads a bucket's rows: chunk to its serialized rows.
 
     Raises:
-      BuildError: the group has many times the rows that different ids would give it.
+      BuildError: the bucket has many times the rows that different ids would give it.
     """
-    group_shift, chunk_shift = (
-        65 - count(inputs).bit_length() for count in (group_count, chunk_count)
-    )
+    bucket_shift = range_shift(bucket_count(inputs))
+    chunk_shift = range_shift(chunk_count(inputs))
     chunks: dict[int, list[bytes]] = {}
     count = 0
     for data in files.read_ranges(sorted(ranges)):
-        for word, line in _unpack(data):
-            if word >> group_shift == group:
-                chunks.setdefault(word >> chunk_shift, []).append(line)
+        for id_hash, line in _unpack(data):
+            if id_hash >> bucket_shift == bucket:
+                chunks.setdefault(id_hash >> chunk_shift, []).append(line)
                 count += 1
-        if count > _MOST_ROWS:
+        if count > _MAX_ROWS:
             raise BuildError(
-                f"more than {_MOST_ROWS:,} inputs have the same few ids, such as "
+                f"more than {_MAX_ROWS:,} inputs have the same few ids, such as "
                 f"{Row.from_bytes(line).id!r}, and one worker would have to hold them all: give "
                 "every receipt its own id"
             )
@@ -143,8 +155,9 @@ def read_chunks(group: int, ranges: Iterable[ByteRange], inputs: int) -> dict[in
 
 
 def _repeats(rows: Sequence[HashedRow]) -> Repeats:
-    """Repeats among rows in the order of their hash."""
-    repeated = [line for (word, line), (last, _) in pairwise(rows[::-1]) if word == last]
+    """Counts the rows whose hash a row before has, among rows in the order of their hash."""
+    # From the end: of each pair, the later row comes first.
+    repeated = [line for (later, line), (earlier, _) in pairwise(rows[::-1]) if later == earlier]
     return (len(repeated), repeated[0]) if repeated else NO_REPEATS
 
 
@@ -161,23 +174,31 @@ def _frames(rows: Iterable[HashedRow]) -> Iterator[list[HashedRow]]:
 
 
 def _pack(frame: Sequence[HashedRow]) -> bytes:
-    words = np.array([word for word, _ in frame], "<u8").tobytes()
+    """Compresses a frame: the number of rows, their hashes, then their lines.
+
+    A frame of the rows (7, b"{…}") and (9, b"{…}") is, before compression, 02 00 00 00, eight bytes
+    for 7, eight for 9, and the two lines with a line feed between: JSON holds no raw line feed.
+    """
+    hashes = np.array([id_hash for id_hash, _ in frame], "<u8").tobytes()
     lines = b"\n".join(line for _, line in frame)
-    return zlib.compress(_COUNT.pack(len(frame)) + words + lines, 1)
+    return zlib.compress(_COUNT.pack(len(frame)) + hashes + lines, 1)
 
 
 def _unpack(data: bytes) -> Iterator[HashedRow]:
-    """Rows of frames that lie one after the other."""
+    """Yields the rows of compressed frames that lie one after the other.
+
+    A zlib stream knows its end: what follows in the file is `unused_data`, the next frame.
+    """
     while data:
         decompressor = zlib.decompressobj()
         frame = decompressor.decompress(data)
         data = decompressor.unused_data
         [count] = _COUNT.unpack_from(frame)
-        words = np.frombuffer(frame, "<u8", count, _COUNT.size)
-        lines = frame[_COUNT.size + words.nbytes :].split(b"\n")
-        yield from zip(words.tolist(), lines, strict=True)
+        hashes = np.frombuffer(frame, "<u8", count, _COUNT.size)
+        lines = frame[_COUNT.size + hashes.nbytes :].split(b"\n")
+        yield from zip(hashes.tolist(), lines, strict=True)
 
 
-def _lows(ranges: int) -> npt.NDArray[np.uint64]:
-    """Smallest hash of each of so many equal ranges, a power of two."""
+def _smallest_hashes(ranges: int) -> npt.NDArray[np.uint64]:
+    """Smallest hash of each of a number of equal ranges, uint64 [ranges]; 0 and 2**63 of two."""
     return np.array([(number << 64) // ranges for number in range(ranges)], np.uint64)

@@ -8,9 +8,9 @@ finished files can be renamed into place even where the output is a volume of it
       inputs.json              number of rows
       rows/SHA256              rows on their way to their chunk
       prepared/CHUNK-DIGEST.*  prepared chunks: records (.tfrecord), facts about them (.npz), and
-                               that work on them has begun (.begun)
-      references/SHA256        references to the records of a group of chunks
-      plan.json, starts        the plan, and the numbers at which each group starts
+                               the note that a worker has begun them (.begun)
+      references/SHA256        references to the records of a bucket of chunks
+      plan.json, starts        the plan, and the numbers at which each bucket starts
       finished-LAUNCH/...      files of the dataset, named as they will be in OUTPUT
       publishing               the publication that is moving files into OUTPUT
       dry-run-LAUNCH/...       what a dry run writes, deleted at its end

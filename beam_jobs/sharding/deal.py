@@ -1,12 +1,19 @@
-"""Which shard each record goes to: pure arithmetic, no Beam.
+"""The deal: the split and the shard of each record. Pure arithmetic, no Beam.
 
 Records of a split are ordered by layout, and within a layout by the hash of their id; record i of
 N goes to shard i mod K. Every shard then holds the floor or ceiling of each layout's fair share,
-and shard sizes differ by at most one. A record's number follows from how many records of its
-layout lie in the hash ranges (blocks) before its own, so no worker ever sees a whole layout.
+and shard sizes differ by at most one. With layouts of 4 and 2 records and 3 shards:
 
-The plan is made of the blocks' counts, a block at a time; only groups of receipts, which may lie in
-any blocks, are looked at as a whole.
+    layout   a a a a b b
+    number   0 1 2 3 4 5
+    shard    0 1 2 0 1 2
+
+A bucket is a range of the hash, and the work of one worker. A record's number is the first number
+of its layout, plus the records of its layout in the buckets before, plus those before it in its
+own bucket. So no worker ever needs the records of a whole layout.
+
+The plan is made from the buckets' counts, one bucket at a time; only groups of receipts (those of a
+shop, say), which may lie in any buckets, are looked at as a whole.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,14 +33,18 @@ IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Census:
-    """How many receipts of each layout and group lie in one block; arrays of shape [pairs].
+class BucketCounts:
+    """Receipts of each pair of group and layout in one bucket; arrays of shape [pairs].
 
-    `group` is uint64 (0 for receipts without one) and ascending, `layout` int32, `count` int32;
-    `size_bytes` is that of all records of the block.
+    Attributes:
+      number: the bucket.
+      size_bytes: bytes of all records of the bucket.
+      group: uint64, ascending; 0 for receipts without one.
+      layout: int32.
+      count: int32, receipts of the pair.
     """
 
-    block: int
+    number: int
     size_bytes: int
     group: npt.NDArray[np.uint64]
     layout: npt.NDArray[np.int32]
@@ -42,22 +53,22 @@ class Census:
     @classmethod
     def of(
         cls,
-        block: int,
+        number: int,
         *,
         group: npt.NDArray[np.uint64],
         layout: npt.NDArray[np.int32],
         size_bytes: int = 0,
     ) -> Self:
-        """Counts the receipts of a block; `group` and `layout` have a row a receipt."""
+        """Counts the receipts of a bucket, from the group and the layout of each receipt."""
         pairs = _sum_pairs(group, layout, np.ones(len(group), np.int32))
         return cls(
-            block=block, size_bytes=size_bytes, group=pairs[0], layout=pairs[1], count=pairs[2]
+            number=number, size_bytes=size_bytes, group=pairs[0], layout=pairs[1], count=pairs[2]
         )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Plan:
-    """What every block and shard needs to know.
+    """The numbers that every bucket and every shard needs.
 
     Attributes:
       split_names: the splits.
@@ -82,15 +93,15 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class BlockStarts:
-    """What one block needs beside the plan; of its n layouts and g groups.
+class BucketStarts:
+    """The numbers that one bucket needs beside the plan; it has n layouts and g groups.
 
     Attributes:
-      group_split: int16 [g], split of each group in the block, in the groups' ascending order; -1
+      group_split: int16 [g], split of each group in the bucket, in the groups' ascending order; -1
         where its receipts are free, as those without a group (0) are.
-      layouts: int32 [n], ascending, the layouts in the block.
-      free_rank: int64 [n], free receipts of the layout in earlier blocks.
-      rank: int64 [n, splits], receipts of the layout and split in earlier blocks.
+      layouts: int32 [n], ascending, the layouts in the bucket.
+      free_rank: int64 [n], free receipts of the layout in earlier buckets.
+      rank: int64 [n, splits], receipts of the layout and split in earlier buckets.
     """
 
     group_split: SplitArray
@@ -120,18 +131,18 @@ class BlockStarts:
 
 
 def make_plan(
-    censuses: Sequence[Census],
+    bucket_counts: Sequence[BucketCounts],
     *,
     layouts: int,
     fractions: Mapping[str, float],
     shards: Mapping[str, int] | None = None,
     shard_bytes: int = 128 << 20,
     shards_multiple_of: int = 1,
-) -> tuple[Plan, Iterator[tuple[int, BlockStarts]]]:
-    """Decides splits and numbers from the counts of all blocks.
+) -> tuple[Plan, Iterator[tuple[int, BucketStarts]]]:
+    """Decides splits and numbers from the counts of all buckets.
 
     Args:
-      censuses: one a block, in any order.
+      bucket_counts: those of all buckets, in any order.
       layouts: number of layouts.
       fractions: share of each split, adding up to 1.
       shards: shards of each split, if given.
@@ -139,21 +150,21 @@ def make_plan(
       shards_multiple_of: the number of shards is rounded up to a multiple of this.
 
     Returns:
-      The plan and, made while they are asked for, (block, where its ranks start) of all blocks.
+      The plan and, made one after the other on request, (bucket, its starts) of all buckets.
     """
-    censuses = sorted(censuses, key=lambda census: census.block)
+    bucket_counts = sorted(bucket_counts, key=lambda bucket: bucket.number)
     names = tuple(fractions)
     share = np.array(list(fractions.values()))
     totals = np.zeros(layouts, np.int64)
-    for census in censuses:
-        np.add.at(totals, census.layout, census.count)
-    groups, group_split = _split_groups(censuses, totals, share)
-    group_splits = [_lookup(census, groups, group_split) for census in censuses]
+    for bucket in bucket_counts:
+        np.add.at(totals, bucket.layout, bucket.count)
+    groups, group_split = _split_groups(bucket_counts, totals, share)
+    group_splits = [_lookup(bucket, groups, group_split) for bucket in bucket_counts]
     taken = np.zeros((layouts, len(names)), np.int64)
-    for census, found in zip(censuses, group_splits, strict=True):
-        split = _of_pairs(census, found)
+    for bucket, group_split_of_bucket in zip(bucket_counts, group_splits, strict=True):
+        split = _of_pairs(bucket, group_split_of_bucket)
         fixed = split >= 0
-        np.add.at(taken, (census.layout[fixed], split[fixed]), census.count[fixed])
+        np.add.at(taken, (bucket.layout[fixed], split[fixed]), bucket.count[fixed])
     quota = splits.quotas(
         totals - taken.sum(axis=1), taken, fractions=share, home=splits.home_split(list(names))
     )
@@ -165,47 +176,53 @@ def make_plan(
             taken + quota,
             names,
             shards,
-            sum(each.size_bytes for each in censuses) / max(int(totals.sum()), 1) / shard_bytes,
+            sum(bucket.size_bytes for bucket in bucket_counts)
+            / max(int(totals.sum()), 1)
+            / shard_bytes,
             shards_multiple_of,
         ),
     )
-    return plan, _block_starts(plan, censuses, group_splits)
+    return plan, _bucket_starts(plan, bucket_counts, group_splits)
 
 
 def _split_groups(
-    censuses: Sequence[Census], totals: IntArray, share: npt.NDArray[np.float64]
+    bucket_counts: Sequence[BucketCounts], totals: IntArray, share: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.uint64], SplitArray]:
     """The groups of two receipts or more, ascending, and the split of each."""
-    grouped = [
-        np.searchsorted(each.group, np.uint64(1)) for each in censuses
-    ]  # receipts without one come first
-    # One row a pair of group and layout, whatever blocks its receipts lie in.
+    # Groups are ascending, so receipts without one (0) come first in each bucket.
+    starts = [np.searchsorted(bucket.group, np.uint64(1)) for bucket in bucket_counts]
+    grouped = list(zip(bucket_counts, starts, strict=True))
+    # One row for each pair of group and layout, whatever buckets its receipts lie in.
     group, layout, count = _sum_pairs(
-        _joined([each.group[at:] for each, at in zip(censuses, grouped, strict=True)], np.uint64),
-        _joined([each.layout[at:] for each, at in zip(censuses, grouped, strict=True)], np.int32),
-        _joined([each.count[at:] for each, at in zip(censuses, grouped, strict=True)], np.int32),
+        _joined([bucket.group[start:] for bucket, start in grouped], np.uint64),
+        _joined([bucket.layout[start:] for bucket, start in grouped], np.int32),
+        _joined([bucket.count[start:] for bucket, start in grouped], np.int32),
     )
+    # Of the groups 5 5 7 8 8 with the counts 1 2 1 1 1, the group 7 has a single receipt: it may
+    # go to any split, like a receipt without a group.
     first = _first_of_run(group)
-    starts = np.flatnonzero(first)
-    sizes = np.add.reduceat(count, starts, dtype=np.int32) if len(starts) else count
-    several = np.repeat(sizes > 1, np.diff(starts, append=len(group)))
+    group_starts = np.flatnonzero(first)
+    sizes = np.add.reduceat(count, group_starts, dtype=np.int32) if len(group) else count
+    several = np.repeat(sizes > 1, np.diff(group_starts, append=len(group)))
     return splits.assign_groups(
         group[several], layout[several], count[several], totals=totals, fractions=share
     )
 
 
-def _lookup(census: Census, groups: npt.NDArray[np.uint64], group_split: SplitArray) -> SplitArray:
-    """The `group_split` of a block's BlockStarts."""
-    own = census.group[_first_of_run(census.group)]
+def _lookup(
+    bucket: BucketCounts, groups: npt.NDArray[np.uint64], group_split: SplitArray
+) -> SplitArray:
+    """Returns the `group_split` of a bucket's BucketStarts."""
+    own = bucket.group[_first_of_run(bucket.group)]
     if not len(groups):
         return np.full(len(own), -1, np.int16)
     position = np.minimum(np.searchsorted(groups, own), len(groups) - 1)
     return np.where(groups[position] == own, group_split[position], np.int16(-1))
 
 
-def _of_pairs(census: Census, group_split: SplitArray) -> SplitArray:
-    """Split of each row of a census."""
-    return group_split[np.cumsum(_first_of_run(census.group)) - 1]
+def _of_pairs(bucket: BucketCounts, group_split: SplitArray) -> SplitArray:
+    """Split of each pair of a bucket's counts, -1 where its receipts are free."""
+    return group_split[np.cumsum(_first_of_run(bucket.group)) - 1]
 
 
 def _shard_counts(
@@ -221,47 +238,58 @@ def _shard_counts(
     return np.asarray(np.ceil(wanted / multiple_of) * multiple_of).astype(np.int64)
 
 
-def _block_starts(
-    plan: Plan, censuses: Sequence[Census], group_splits: Sequence[SplitArray]
-) -> Iterator[tuple[int, BlockStarts]]:
-    """Each layout's receipts in the blocks before, added up block by block."""
+def _bucket_starts(
+    plan: Plan, bucket_counts: Sequence[BucketCounts], group_splits: Sequence[SplitArray]
+) -> Iterator[tuple[int, BucketStarts]]:
+    """Yields (bucket, its starts): each layout's receipts in the buckets before, added up.
+
+    Free receipts of a layout fill up its quotas in the order of their ranks. With quotas of 3 and 1
+    in two splits, and two free receipts in each of two buckets:
+
+        bucket       0 0 1 1
+        free rank    0 1 2 3
+        split        0 0 0 1
+
+    So `free_rank` starts at 0 and 2, and `rank` at [0, 0] and [2, 0].
+    """
     free_rank = np.zeros(len(plan.counts), np.int64)
     rank = np.zeros_like(plan.counts)
     quota_starts = np.pad(plan.quota_ends[:, :-1], ((0, 0), (1, 0)))
-    for census, group_split in zip(censuses, group_splits, strict=True):
-        layouts, row = np.unique(census.layout, return_inverse=True)
-        starts = BlockStarts(
+    for bucket, group_split in zip(bucket_counts, group_splits, strict=True):
+        layouts, row = np.unique(bucket.layout, return_inverse=True)
+        starts = BucketStarts(
             group_split=group_split,
             layouts=layouts,
             free_rank=free_rank[layouts],
             rank=rank[layouts],
         )
-        split = _of_pairs(census, group_split)
+        split = _of_pairs(bucket, group_split)
         free, fixed = split < 0, split >= 0
         counts = np.zeros(starts.rank.shape, np.int64)
-        np.add.at(counts, (row[fixed], split[fixed]), census.count[fixed])
-        free_rank[layouts] += np.bincount(row[free], census.count[free], len(layouts)).astype(int)
-        # Free receipts of these ranks, cut at the layout's quotas.
+        np.add.at(counts, (row[fixed], split[fixed]), bucket.count[fixed])
+        free_rank[layouts] += np.bincount(row[free], bucket.count[free], len(layouts)).astype(int)
+        # Split s takes the free ranks from quota_starts[s] to quota_ends[s]. The bucket has those
+        # from starts.free_rank to free_rank; the overlap of the two ranges is what s gets of it.
         ends = np.minimum(plan.quota_ends[layouts], free_rank[layouts, None])
         counts += np.maximum(ends - np.maximum(quota_starts[layouts], starts.free_rank[:, None]), 0)
         rank[layouts] += counts
-        yield census.block, starts
+        yield bucket.number, starts
 
 
 def assign(
     plan: Plan,
-    starts: BlockStarts,
+    starts: BucketStarts,
     *,
     group: npt.NDArray[np.uint64],
     layout: npt.NDArray[np.int32],
 ) -> tuple[SplitArray, IntArray]:
-    """Split and shard of each receipt of a block, which must be in the order of the keys.
+    """Assigns a split and a shard to each receipt of a bucket, given in the order of the keys.
 
     Returns:
       split int16 [n] and shard int64 [n].
 
     Raises:
-      BuildError: the block was counted with other groups or layouts.
+      BuildError: the bucket was counted with other groups or layouts.
     """
     groups, group_row = np.unique(group, return_inverse=True)
     layouts, row = np.unique(layout, return_inverse=True)
@@ -269,9 +297,10 @@ def assign(
         raise BuildError(f"{len(layout)} records were counted with others: {TRY_AGAIN}")
     split = starts.group_split[group_row]
     free = split < 0
+    # The split of a free receipt is the number of quotas that its rank has gone beyond.
     free_rank = starts.free_rank[row[free]] + _rank_within(layout[free])
     split[free] = (free_rank[:, None] >= plan.quota_ends[layout[free]]).sum(axis=1)
-    cell = layout.astype(np.int64) * len(plan.split_names) + split
+    cell = layout.astype(np.int64) * len(plan.split_names) + split  # one number for both
     number = plan.first_numbers[layout, split] + starts.rank[row, split] + _rank_within(cell)
     return split, number % plan.shards[split]
 
@@ -290,7 +319,7 @@ def largest_deviation(layout_counts: IntArray, shards: int) -> float:
 def _sum_pairs(
     group: npt.NDArray[np.uint64], layout: npt.NDArray[np.int32], count: npt.NDArray[np.int32]
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Each pair of group and layout once, in their order, with the sum of its counts."""
+    """Sums the counts of equal pairs of group and layout; the pairs come in ascending order."""
     order = np.lexsort((layout, group))
     group, layout, count = group[order], layout[order], count[order]
     del order
@@ -311,7 +340,7 @@ def _first_of_run(value: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def _rank_within(value: npt.NDArray[Any]) -> IntArray:
-    """How many earlier elements are equal to each element."""
+    """Counts, for each element, the earlier elements equal to it: of 7 9 7 7 it is 0 0 1 2."""
     order = np.argsort(value, kind="stable")
     ranks = np.empty(len(value), np.int64)
     ranks[order] = _prefix_within(np.ones(len(value), np.int64), value[order])
@@ -319,9 +348,13 @@ def _rank_within(value: npt.NDArray[Any]) -> IntArray:
 
 
 def _prefix_within(value: IntArray, run: npt.NDArray[Any]) -> IntArray:
-    """Sum of the elements before each element in its run of equal `run`."""
+    """Sums the elements before each element, from the start of its run of equal `run`.
+
+    Of the values 1 1 1 1 with the runs 7 7 9 9 it is 0 1 0 1.
+    """
     if not len(value):
         return np.zeros(0, np.int64)
     before = np.cumsum(value) - value
     first = np.where(_first_of_run(run), np.arange(len(run)), 0)
-    return before - before[np.maximum.accumulate(first)]
+    run_start = np.maximum.accumulate(first)  # position at which each element's run starts
+    return before - before[run_start]

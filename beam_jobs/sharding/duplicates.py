@@ -10,42 +10,42 @@ import numpy.typing as npt
 
 from beam_jobs.prepare.prepared_chunk import PreparedChunk
 
-_BUCKET_ROWS = 1 << 19
+_PARTITION_ROWS = 1 << 19  # of pixels, compared by one worker
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pixels:
-    """What tells duplicates apart, of some records of one group; arrays as in PreparedChunk."""
+    """Hashes by which duplicates are found, of some records of one bucket; as in PreparedChunk."""
 
-    group: int
+    bucket: int
     pixels: npt.NDArray[np.uint64]
     key: npt.NDArray[np.uint64]
-    truth: npt.NDArray[np.uint64]
+    labels_hash: npt.NDArray[np.uint64]
     ids: tuple[str, ...]
 
     @classmethod
-    def of(cls, group: int, chunks: Sequence[PreparedChunk]) -> Self:
-        """Of all accepted records of a group's chunks."""
+    def of(cls, bucket: int, chunks: Sequence[PreparedChunk]) -> Self:
+        """Pixels of all accepted records of a bucket's chunks."""
         return cls(
-            group=group,
+            bucket=bucket,
             pixels=np.concatenate([chunk.pixels for chunk in chunks]),
             key=np.concatenate([chunk.references.key for chunk in chunks]),
-            truth=np.concatenate([chunk.truth for chunk in chunks]),
-            ids=tuple(each for chunk in chunks for each in chunk.ids),
+            labels_hash=np.concatenate([chunk.labels_hash for chunk in chunks]),
+            ids=tuple(id_ for chunk in chunks for id_ in chunk.ids),
         )
 
-    def by_bucket(self, buckets: int) -> Iterator[tuple[int, Self]]:
-        """Parts with equal remainders of the pixels' hash."""
-        bucket = self.pixels[:, 0] % np.uint64(buckets)
-        for number in np.unique(bucket).tolist():
-            rows = np.flatnonzero(bucket == number)
+    def by_partition(self, partitions: int) -> Iterator[tuple[int, Self]]:
+        """Yields (remainder of the pixels' hash, its records): equal pixels come together."""
+        partition = self.pixels[:, 0] % np.uint64(partitions)
+        for remainder in np.unique(partition).tolist():
+            rows = np.flatnonzero(partition == remainder)
             yield (
-                number,
+                remainder,
                 replace(
                     self,
                     pixels=self.pixels[rows],
                     key=self.key[rows],
-                    truth=self.truth[rows],
+                    labels_hash=self.labels_hash[rows],
                     ids=tuple(self.ids[row] for row in rows.tolist()),
                 ),
             )
@@ -55,15 +55,15 @@ class Pixels:
 class Duplicate:
     """A record that is left out because another has the same pixels."""
 
-    group: int
+    bucket: int
     key: bytes  # of the record, as in its references
     id: str
     duplicate_of: str
     same_labels: bool
 
     @property
-    def word(self) -> int:
-        """First word of the id's hash."""
+    def id_hash(self) -> int:
+        """First 64 bits of the id's hash."""
         return int.from_bytes(self.key[:8], "little")
 
 
@@ -75,34 +75,37 @@ class FindDuplicates(beam.PTransform):
         self._inputs = inputs
 
     def expand(self, pixels: beam.PCollection[Pixels]) -> beam.PCollection[Duplicate]:
-        def by_bucket(part: Pixels, inputs: int) -> Iterator[tuple[int, Pixels]]:
-            return part.by_bucket(max(1, inputs // _BUCKET_ROWS))
+        def by_partition(part: Pixels, inputs: int) -> Iterator[tuple[int, Pixels]]:
+            return part.by_partition(max(1, inputs // _PARTITION_ROWS))
 
         return (
             pixels
-            | "ByPixels" >> beam.FlatMap(by_bucket, inputs=self._inputs)  # (bucket, Pixels)
-            | "Group" >> beam.GroupByKey()  # (bucket, Iterable[Pixels])
+            | "ByPixels" >> beam.FlatMap(by_partition, inputs=self._inputs)  # (partition, Pixels)
+            | "Group" >> beam.GroupByKey()  # (partition, Iterable[Pixels])
             | "Duplicates" >> beam.FlatMapTuple(lambda _, parts: _duplicates(parts))
         )
 
 
 def _duplicates(parts: Iterable[Pixels]) -> Iterator[Duplicate]:
-    known = list(parts)
-    group = np.repeat([part.group for part in known], [len(part.ids) for part in known])
-    pixels = np.concatenate([part.pixels for part in known])
-    key = np.concatenate([part.key for part in known])
-    truth = np.concatenate([part.truth for part in known])
-    ids = [each for part in known for each in part.ids]
+    """Yields all records but the first, in the order of keys, of those with equal pixels."""
+    parts = list(parts)
+    bucket = np.repeat([part.bucket for part in parts], [len(part.ids) for part in parts])
+    pixels = np.concatenate([part.pixels for part in parts])
+    key = np.concatenate([part.key for part in parts])
+    labels_hash = np.concatenate([part.labels_hash for part in parts])
+    ids = [id_ for part in parts for id_ in part.ids]
+    # Records in the order of pixels, then of keys: of the pixels A A B A B they come as A A A B B,
+    # `repeats` is 0 1 1 0 1, and `firsts`, the position of the first with these pixels, 0 0 0 3 3.
     order = np.lexsort((key[:, 1], key[:, 0], pixels[:, 1], pixels[:, 0]))
     repeats = np.zeros(len(order), bool)
     repeats[1:] = (pixels[order[1:]] == pixels[order[:-1]]).all(axis=1)
     firsts = np.maximum.accumulate(np.where(repeats, 0, np.arange(len(order))))
-    for place in np.flatnonzero(repeats).tolist():
-        row, kept = order[place], order[firsts[place]]
+    for position in np.flatnonzero(repeats).tolist():
+        row, first = order[position], order[firsts[position]]
         yield Duplicate(
-            group=int(group[row]),
+            bucket=int(bucket[row]),
             key=key[row].tobytes(),
             id=ids[row],
-            duplicate_of=ids[kept],
-            same_labels=bool(truth[row] == truth[kept]),
+            duplicate_of=ids[first],
+            same_labels=bool(labels_hash[row] == labels_hash[first]),
         )

@@ -210,7 +210,7 @@ class _IntoFiles(beam.PTransform):
 
         def bucket(value: Listed, count: int, size: int) -> tuple[int, Listed]:
             buckets = max(-(-count // limit), -(-size // limit_bytes))
-            return value.word * buckets >> 64, value
+            return value.id_hash * buckets >> 64, value
 
         count = values | "Count" >> beam.combiners.Count.Globally()
         size = values | "Size" >> beam.Map(_size) | "Total" >> beam.CombineGlobally(sum)

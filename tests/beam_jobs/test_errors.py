@@ -10,7 +10,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from beam_jobs.errors import BuildError, build_error_in, failure_in
 
-SENTENCE = "3 of 4 inputs are bad:\n  3  corrupt, such as a.jpg: broken\nMend them."
+SENTENCE = "3 of 4 inputs were rejected:\n  3  corrupt, such as a.jpg: broken\nFix them."
 
 
 def _fails(_: int) -> None:

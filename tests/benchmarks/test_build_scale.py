@@ -30,11 +30,11 @@ def test_it_runs(
     assert all(each["peak MB"] >= each["before MB"] > 0 and each["CPU s"] >= 0 for each in written)
 
 
-def test_the_blocks_hold_every_record_once():
+def test_the_buckets_hold_every_record_once():
     case = Case(rows=3_000, layouts=40)
     counts = np.zeros(40, np.int64)
-    for census in case.censuses():
-        np.add.at(counts, census.layout, census.count)
+    for bucket in case.bucket_counts():
+        np.add.at(counts, bucket.layout, bucket.count)
     assert counts.sum() == 3_000
     assert counts.tolist() == np.diff(case.layout_ends(), prepend=0).tolist()
     assert counts.min() >= 1

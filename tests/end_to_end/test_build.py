@@ -252,7 +252,7 @@ def test_too_many_bad_inputs_publish_nothing(tmp_path: Path, build, capsys):
     write_table(table, [*read_table(table), {"id": "x", "image": "gone.jpg", "layout": "a"}])
     assert build(table, tmp_path / "out", "--max-bad-fraction=0.1") == 1
     error = capsys.readouterr().err
-    assert "1 of 7 inputs are bad, more than --max-bad-fraction 0.1 allows" in error
+    assert "1 of 7 inputs were rejected, more than --max-bad-fraction 0.1 allows" in error
     assert "file_missing, such as x:" in error
     assert "Traceback" not in error
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["_staging"]
@@ -262,8 +262,8 @@ def test_too_many_bad_inputs_publish_nothing(tmp_path: Path, build, capsys):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ((), "20 of 20 inputs are bad, more than --max-bad-fraction 0.05 allows"),
-        (("--max-bad-fraction=1",), "all 20 inputs are bad; nothing was published"),
+        ((), "20 of 20 inputs were rejected, more than --max-bad-fraction 0.05 allows"),
+        (("--max-bad-fraction=1",), "all 20 inputs were rejected; nothing was published"),
     ],
     ids=["default", "any_fraction"],
 )
@@ -288,7 +288,7 @@ def test_bad_rows_are_counted_with_bad_images(tmp_path: Path, build, capsys):
     bad = [{"id": "x", "image": "gone.jpg", "layout": "a"}, {"id": "y", "image": "gone.jpg"}]
     write_table(table, [*read_table(table), *bad])
     assert build(table, tmp_path / "out", "--max-bad-fraction=0.1") == 1
-    assert "2 of 10 inputs are bad" in capsys.readouterr().err
+    assert "2 of 10 inputs were rejected" in capsys.readouterr().err
     assert list((tmp_path / "out" / "_staging" / "prepared").glob("*.npz"))
     assert build(table, tmp_path / "out", "--max-bad-fraction=0.2", "--split=train=1") == 0
     counts = manifest_of(tmp_path / "out").counts

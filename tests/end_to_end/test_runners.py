@@ -138,7 +138,7 @@ def test_staged_job_marks_its_staging_directory(table: Path, build, tmp_path: Pa
     missing = Source(path=str(table), format="jsonl", columns={}, image_root=str(tmp_path))
     pipeline = beam.Pipeline(runner="FnApiRunner")
     add_build(pipeline, BuildOptions(source=missing, output=str(tmp_path / "out")))
-    with pytest.raises(BuildError, match="inputs are bad"):
+    with pytest.raises(BuildError, match="inputs were rejected"):
         pipeline.run()
     staging = {name.split("/")[1] for name in contents(tmp_path / "out")}
     assert {"BUILD", "prepared", "rows"} <= staging

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("apache_beam")
 
-from beam_jobs.prepare.chunks import chunk_count, group_count
+from beam_jobs.prepare.chunks import bucket_count, chunk_count
 
 ROWS = st.integers(1, 200_000_000)
 
@@ -38,8 +38,8 @@ def test_number_of_chunks_is_a_power_of_two_of_sensible_size(rows: int) -> None:
 
 @given(ROWS)
 @settings(deadline=None)
-def test_groups_are_whole_chunks_and_small_enough(rows: int) -> None:
-    groups = group_count(rows)
-    assert chunk_count(rows) % groups == 0
-    assert groups >= min(chunk_count(rows), 1024)
-    assert rows / groups <= 64 * 256
+def test_buckets_are_whole_chunks_and_small_enough(rows: int) -> None:
+    buckets = bucket_count(rows)
+    assert chunk_count(rows) % buckets == 0
+    assert buckets >= min(chunk_count(rows), 1024)
+    assert rows / buckets <= 64 * 256

@@ -62,15 +62,15 @@ def test_a_constant_id_ends_the_build_before_an_image_is_read(
     assert not (tmp_path / "out" / "_staging" / "prepared").exists()
 
 
-def test_a_group_of_far_too_many_rows_ends_the_build(
+def test_a_bucket_of_far_too_many_rows_ends_the_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     file = RowFile.write(str(tmp_path), [(0, line("same", number)) for number in range(9)])
-    [(group, place)] = file.ranges(9)
-    monkeypatch.setattr(row_file, "_MOST_ROWS", 9)
-    assert {number: len(rows) for number, rows in read_chunks(group, [place], 9).items()} == {0: 9}
-    monkeypatch.setattr(row_file, "_MOST_ROWS", 8)
+    [(bucket, place)] = file.ranges(9)
+    monkeypatch.setattr(row_file, "_MAX_ROWS", 9)
+    assert {number: len(rows) for number, rows in read_chunks(bucket, [place], 9).items()} == {0: 9}
+    monkeypatch.setattr(row_file, "_MAX_ROWS", 8)
     with pytest.raises(
         BuildError, match="more than 8 inputs have the same few ids, such as 'same'"
     ):
-        read_chunks(group, [place], 9)
+        read_chunks(bucket, [place], 9)

@@ -10,7 +10,8 @@ pytest.importorskip("apache_beam")
 
 from beam_jobs.prepare import row_file
 from beam_jobs.prepare.chunks import chunk_count
-from beam_jobs.prepare.row_file import HashedRow, Range, RowFile, read_chunks
+from beam_jobs.prepare.row_file import HashedRow, RowFile, read_chunks
+from beam_jobs.storage.files import ByteRange
 
 WORDS = st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**63 - 1, 2**63, 2**64 - 1])
 LINES = st.binary(min_size=1, max_size=40).filter(lambda line: b"\n" not in line)
@@ -27,14 +28,14 @@ def test_every_row_comes_out_once_and_with_its_chunk(
     parts: int,
 ) -> None:
     monkeypatch.setattr(row_file, "_FRAME_BYTES", 50)  # some frames a file, one row in some
-    groups: dict[int, list[Range]] = {}
+    buckets: dict[int, list[ByteRange]] = {}
     for part in (rows[number::parts] for number in range(parts)):
         if part:
             file = RowFile.write(str(tmp_path), part)
             assert len(file) == len(part)
-            for group, place in file.ranges(inputs):
-                groups.setdefault(group, []).append(place)
-    chunks = [read_chunks(group, ranges, inputs) for group, ranges in groups.items()]
+            for bucket, place in file.ranges(inputs):
+                buckets.setdefault(bucket, []).append(place)
+    chunks = [read_chunks(bucket, ranges, inputs) for bucket, ranges in buckets.items()]
     found = [(number, line) for each in chunks for number in each for line in each[number]]
     expected = [(word * chunk_count(inputs) >> 64, line) for word, line in rows]
     assert sorted(found) == sorted(expected)
@@ -42,7 +43,7 @@ def test_every_row_comes_out_once_and_with_its_chunk(
     assert len(set(numbers)) == len(numbers)  # a chunk's rows come together
 
 
-def test_a_group_reads_little_more_than_its_rows(tmp_path: Path) -> None:
+def test_a_bucket_reads_little_more_than_its_rows(tmp_path: Path) -> None:
     rows = [((number << 64) // 10_000, b"x" * 100) for number in range(10_000)]
     file = RowFile.write(str(tmp_path), rows)
     ranges = dict(file.ranges(10_000))

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 pytest.importorskip("apache_beam")
 
 from beam_jobs.errors import BuildError
-from beam_jobs.sharding.deal import BlockStarts, Census, Plan, assign, largest_deviation, make_plan
+from beam_jobs.sharding.deal import (
+    BucketCounts,
+    BucketStarts,
+    Plan,
+    assign,
+    largest_deviation,
+    make_plan,
+)
 
 SPLITS = (
     {"train": 1.0},
@@ -60,29 +67,29 @@ def deal(
     """Plan, and split and shard of each record."""
     group, layout = np.array(case.group, np.uint64), np.array(case.layout, np.int32)
     ends = np.array(case.cuts if cuts is None else cuts, int)
-    # Blocks without records are not counted, as in the job; so block numbers have gaps.
-    blocks = [
+    # Buckets without records are not counted, as in the job; so bucket numbers have gaps.
+    buckets = [
         (3 * number, rows)
         for number, rows in enumerate(np.split(np.arange(len(layout)), ends))
         if len(rows)
     ]
-    censuses = [
-        Census.of(number, group=group[rows], layout=layout[rows], size_bytes=100 * len(rows))
-        for number, rows in blocks
+    bucket_counts = [
+        BucketCounts.of(number, group=group[rows], layout=layout[rows], size_bytes=100 * len(rows))
+        for number, rows in buckets
     ]
     plan, all_starts = make_plan(
-        censuses[::-1] if reverse else censuses,
+        bucket_counts[::-1] if reverse else bucket_counts,
         layouts=case.layouts,
         fractions=case.fractions,
         shards=dict(zip(case.fractions, case.shards, strict=True)),
     )
     starts = dict(all_starts)
-    assert list(starts) == [number for number, _ in blocks]
+    assert list(starts) == [number for number, _ in buckets]
     split, shard = np.full(len(layout), -1), np.full(len(layout), -1)
-    for number, rows in blocks:
+    for number, rows in buckets:
         split[rows], shard[rows] = assign(
             plan,
-            BlockStarts.from_bytes(starts[number].to_bytes(), splits=len(plan.split_names)),
+            BucketStarts.from_bytes(starts[number].to_bytes(), splits=len(plan.split_names)),
             group=group[rows],
             layout=layout[rows],
         )
@@ -140,7 +147,7 @@ def test_groups_never_part(case: Case) -> None:
 
 @given(cases(groups=True), st.data())
 @settings(deadline=None, max_examples=60)
-def test_the_deal_does_not_depend_on_the_blocks_or_their_order(
+def test_the_deal_does_not_depend_on_the_buckets_or_their_order(
     case: Case, data: st.DataObject
 ) -> None:
     count = len(case.layout)
@@ -193,7 +200,7 @@ def test_many_splits() -> None:
 
 
 def test_the_plan_does_not_grow_with_the_groups() -> None:
-    """Every worker gets it; of the groups each block gets its own."""
+    """Every worker gets it; of the groups each bucket gets its own."""
 
     def plan_of(groups: int) -> bytes:
         case = Case((0,) * 2000, tuple(range(groups)) * (2000 // groups), (), SPLITS[1], (1, 1))
@@ -210,10 +217,10 @@ def test_the_plan_does_not_grow_with_the_groups() -> None:
         pytest.param([1, 1, 1], [0, 0, 0], id="a_group_too_few"),
     ],
 )
-def test_a_block_that_was_counted_with_other_records(group: list[int], layout: list[int]) -> None:
+def test_a_bucket_that_was_counted_with_other_records(group: list[int], layout: list[int]) -> None:
     counted = np.array([1, 2, 2], np.uint64), np.zeros(3, np.int32)
-    census = Census.of(0, group=counted[0], layout=counted[1])
-    plan, starts = make_plan([census], layouts=2, fractions={"train": 1.0})
+    bucket = BucketCounts.of(0, group=counted[0], layout=counted[1])
+    plan, starts = make_plan([bucket], layouts=2, fractions={"train": 1.0})
     [(_, first)] = starts
     with pytest.raises(BuildError, match="3 records were counted with others: "):
         assign(plan, first, group=np.array(group, np.uint64), layout=np.array(layout, np.int32))
@@ -247,14 +254,14 @@ def test_positions_within_a_layout_follow_the_order_of_the_keys() -> None:
 def test_number_of_shards(
     records: int, record_bytes: int, multiple_of: int, shards: list[int]
 ) -> None:
-    census = Census.of(
+    bucket = BucketCounts.of(
         0,
         group=np.zeros(records, np.uint64),
         layout=np.zeros(records, np.int32),
         size_bytes=records * record_bytes,
     )
     plan, _ = make_plan(
-        [census],
+        [bucket],
         layouts=1,
         fractions={"train": 0.5, "test": 0.5},
         shard_bytes=10_000,
@@ -264,43 +271,43 @@ def test_number_of_shards(
 
 
 def test_a_split_without_records_still_has_its_shard() -> None:
-    census = Census.of(0, group=np.zeros(1, np.uint64), layout=np.zeros(1, np.int32))
-    plan, starts = make_plan([census], layouts=1, fractions={"train": 0.9, "test": 0.1})
+    bucket = BucketCounts.of(0, group=np.zeros(1, np.uint64), layout=np.zeros(1, np.int32))
+    plan, starts = make_plan([bucket], layouts=1, fractions={"train": 0.9, "test": 0.1})
     assert plan.counts.tolist() == [[1, 0]]
     assert plan.shards.tolist() == [1, 1]
     [(_, first)] = starts
-    again = BlockStarts.from_bytes(first.to_bytes(), splits=2)
+    again = BucketStarts.from_bytes(first.to_bytes(), splits=2)
     split, shard = assign(plan, again, group=np.zeros(1, np.uint64), layout=np.zeros(1, np.int32))
     assert (split.tolist(), shard.tolist()) == ([0], [0])
 
 
 def test_census_counts_pairs_of_group_and_layout() -> None:
-    census = Census.of(
+    bucket = BucketCounts.of(
         6,
         group=np.array([9, 0, 9, 0, 9], np.uint64),
         layout=np.array([1, 1, 0, 1, 1], np.int32),
         size_bytes=77,
     )
-    assert (census.block, census.size_bytes) == (6, 77)
+    assert (bucket.number, bucket.size_bytes) == (6, 77)
     rows = list(
-        zip(census.group.tolist(), census.layout.tolist(), census.count.tolist(), strict=True)
+        zip(bucket.group.tolist(), bucket.layout.tolist(), bucket.count.tolist(), strict=True)
     )
     assert rows == [(0, 1, 2), (9, 0, 1), (9, 1, 2)]
-    assert census.count.dtype == np.int32
+    assert bucket.count.dtype == np.int32
 
 
 def test_starts_name_the_layouts_of_their_block() -> None:
     case = Case((2, 0, 2, 1), (0,) * 4, (), {"train": 1.0}, (1,))
-    censuses = [
-        Census.of(number, group=np.zeros(2, np.uint64), layout=np.array(rows, np.int32))
+    bucket_counts = [
+        BucketCounts.of(number, group=np.zeros(2, np.uint64), layout=np.array(rows, np.int32))
         for number, rows in enumerate((case.layout[:2], case.layout[2:]))
     ]
-    _, starts = make_plan(censuses, layouts=3, fractions=case.fractions)
+    _, starts = make_plan(bucket_counts, layouts=3, fractions=case.fractions)
 
-    def row(each: BlockStarts) -> list[list[int]]:
+    def row(each: BucketStarts) -> list[list[int]]:
         return [each.layouts.tolist(), each.free_rank.tolist(), each.rank[:, 0].tolist()]
 
-    assert [(block, row(each)) for block, each in starts] == [
+    assert [(bucket, row(each)) for bucket, each in starts] == [
         (0, [[0, 2], [0, 0], [0, 0]]),
         (1, [[1, 2], [0, 1], [0, 1]]),
     ]

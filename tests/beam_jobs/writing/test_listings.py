@@ -44,7 +44,7 @@ def rejected(folder: Path, sizes: list[int]) -> list[Rejected]:
         frames.append(frame(encode_example(REJECTED_FEATURES, {**record, "bytes": b"x" * size})))
         values.append(
             Rejected(
-                word=hash_words(f"id-{number}")[0],
+                id_hash=hash_words(f"id-{number}")[0],
                 file=str(folder / "staged"),
                 offset=sum(map(len, frames[:-1])),
                 length=len(frames[-1]),
@@ -93,7 +93,7 @@ def test_duplicates_are_bounded_in_number_and_bytes(
 ):
     values = [
         Duplicate(
-            group=0,
+            bucket=0,
             key=hash_words(f"id-{number}")[0].to_bytes(8, "little"),
             id=f"id-{number}",
             duplicate_of="y" * 100,
