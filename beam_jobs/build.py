@@ -10,9 +10,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from beam_jobs.running.import_messages import hide_import_messages
 from beam_jobs.running.stop_signals import StopSignals, leave_at_stop_signals
 
 if __name__ == "__main__":
+    hide_import_messages()
     leave_at_stop_signals()  # until `main` heeds them: the imports below take seconds
 
 import apache_beam as beam

@@ -6,8 +6,11 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from beam_jobs.running.import_messages import hide_import_messages
 from beam_jobs.running.stop_signals import StopSignals, leave_at_stop_signals
 
+if __name__ in ("__main__", "__mp_main__"):  # also of the processes that check shards
+    hide_import_messages()
 if __name__ == "__main__":
     leave_at_stop_signals()  # until `main` heeds them: the imports below take seconds
 

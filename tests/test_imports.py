@@ -84,3 +84,33 @@ def test_importing_touches_no_network_and_writes_nothing(package: str):
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert done.stdout.strip() == ""
+
+
+def test_importing_the_build_changes_no_filter_of_logs_or_warnings():
+    pytest.importorskip("apache_beam")
+    code = (
+        "import importlib, logging, sys, warnings\n"
+        f"names = {modules('beam_jobs')!r}\n"
+        "for name in names: importlib.import_module(name)\n"
+        "filters = lambda: (logging.getLogger().filters[:], warnings.filters[:])\n"
+        "for name in names: del sys.modules[name]\n"  # what libraries do at import is done
+        "logging.getLogger().filters.clear()\n"
+        "warnings.resetwarnings()\n"
+        "before = filters()\n"
+        "for name in names: importlib.import_module(name)\n"
+        "assert filters() == before, filters()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize("module", ["build", "verify"])
+def test_the_commands_hide_what_libraries_say_at_import(module: str):
+    pytest.importorskip("apache_beam")
+    done = subprocess.run(
+        [sys.executable, "-m", f"beam_jobs.{module}", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    assert done.stderr == ""

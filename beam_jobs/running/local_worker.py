@@ -1,4 +1,4 @@
-"""Beam's worker process for local builds, without its chatter."""
+"""Beam's worker process for local builds, without its messages."""
 
 import logging
 import os
@@ -7,9 +7,12 @@ import sys
 from contextlib import redirect_stderr
 from pathlib import Path
 
+from beam_jobs.running.import_messages import hide_import_messages
+
 if __name__ == "__main__":
     # Ctrl-C reaches all processes of a terminal. The launching process says what it means.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    hide_import_messages()
     logging.basicConfig(level=logging.CRITICAL)  # before Beam is imported, which logs as it starts
     from apache_beam.runners.worker import sdk_worker_main
 
