@@ -17,18 +17,18 @@ import tensorflow as tf
 from matplotlib import pyplot
 
 from pipeline.augmentation.chain import Op, augment
-from pipeline.augmentation.corruption import Blur, Erase, JpegArtefacts, Noise
-from pipeline.augmentation.geometric import Crop, Perspective, Rotate, Scale, Shear
-from pipeline.augmentation.photometric import Brightness, Contrast, Gamma, Light, Shadow
+from pipeline.augmentation.corruption import Blur, Erase, JpegArtifacts, Noise
+from pipeline.augmentation.geometric import Perspective, RandomZoom, Rotate, Scale, Shear
+from pipeline.augmentation.photometric import Brightness, Contrast, Gamma, Shadow, UnevenLight
 from pipeline.augmentation.stateless_random import fold_in
 from pipeline.config import InputConfig
 from pipeline.dataset import make_dataset
 from pipeline.plots.pictures import show_receipt
 
-_GEOMETRIC: tuple[Op, ...] = (Rotate(), Shear(), Scale(), Perspective(), Crop())
+_GEOMETRIC: tuple[Op, ...] = (Rotate(), Shear(), Scale(), Perspective(), RandomZoom())
 _PHOTOMETRIC: tuple[Op, ...] = (
-    *(Brightness(), Contrast(), Gamma(), Light(), Shadow()),
-    *(Blur(), Noise(), JpegArtefacts(), Erase()),
+    *(Brightness(), Contrast(), Gamma(), UnevenLight(), Shadow()),
+    *(Blur(), Noise(), JpegArtifacts(), Erase()),
 )
 ROWS: dict[str, tuple[Op, ...]] = {
     "original": (),

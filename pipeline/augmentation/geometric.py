@@ -1,41 +1,33 @@
-"""Ops that move pixels: rotation, shear, scale, perspective, crop. Boxes move along.
+"""Ops that move pixels and boxes: rotation, shear, scale, perspective, zoom.
 
-A geometric op is a projective map of the plane, so neighbouring ones are multiplied into one matrix
-and the image is resampled once (`augment` does that). Maps are in pixels from the image's centre, x
-to the right and y down; what comes from outside the image is white, like the padding of receipts.
+A geometric op is a projective map of the plane. `augment` multiplies the matrices of neighboring
+ops and resamples the image once. Maps are in pixels from the center of the image, x to the right
+and y down. Pixels from outside the image are white, like the padding of receipts.
 
 ImageProjectiveTransformV3, which resamples, has no XLA kernel: with `jit_compile=True`, and on a
-TPU, geometric ops belong on the host.
+TPU, use geometric ops on the host.
 """
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import tensorflow as tf
 
+from pipeline.augmentation.checks import Interval, check_interval, check_number, check_probability
 from pipeline.augmentation.projective import matrices, product, warp
-from pipeline.augmentation.stateless_random import (
-    Interval,
-    applies,
-    check_interval,
-    check_number,
-    check_probability,
-    log_uniform,
-    uniform,
-)
+from pipeline.augmentation.stateless_random import applies, log_uniform, uniform
 
 
 @dataclass(frozen=True, kw_only=True)
 class GeometricOp(ABC):
-    """An op that `augment` composes with its geometric neighbours; give `matrices`.
+    """An op that `augment` composes with its geometric neighbors; subclasses define `matrices`.
 
     Attributes:
-      probability: how often an example is moved at all.
+      probability: fraction of the examples that are moved.
       min_visible: a box is set to 0 when less than this fraction of its area is left inside the
-        image. Of composed ops the strictest counts.
+        image. Of composed ops the highest value counts.
     """
 
     probability: float = 1.0
@@ -43,28 +35,36 @@ class GeometricOp(ABC):
 
     def __post_init__(self) -> None:
         check_probability(self.probability)
-        check_number("min_visible", self.min_visible, least=0, most=1)
+        check_number("min_visible", self.min_visible, minimum=0, maximum=1)
 
     @abstractmethod
-    def matrices(self, seeds: Any, height: int, width: int) -> Any:
-        """Where a point of the image goes: float64 [n, 3, 3], in pixels from the centre."""
+    def matrices(self, seeds: tf.Tensor, height: int, width: int) -> tf.Tensor:
+        """Makes the maps of the points of images.
 
-    def __call__(self, examples: dict[str, Any], seeds: Any) -> dict[str, Any]:
-        """The op alone."""
+        Args:
+          seeds: int64 [n].
+          height, width: size of the images in pixels.
+
+        Returns:
+          float64 [n, 3, 3], for points (x, y, 1) in pixels from the center.
+        """
+
+    def __call__(self, examples: dict[str, tf.Tensor], seeds: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Applies this op alone."""
         return move(examples, [self], [seeds])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rotate(GeometricOp):
-    """Turns about the centre; positive degrees are clockwise."""
+    """Turns about the center; positive degrees are clockwise."""
 
     degrees: Interval = (-5.0, 5.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_interval("degrees", self.degrees, least=-180, most=180)
+        check_interval("degrees", self.degrees, minimum=-180, maximum=180)
 
-    def matrices(self, seeds: Any, height: int, width: int) -> Any:
+    def matrices(self, seeds: tf.Tensor, height: int, width: int) -> tf.Tensor:
         angle = uniform(seeds, 0, self.degrees) * (math.pi / 180)
         cosine, sine = tf.cos(angle), tf.sin(angle)
         return matrices([[cosine, -sine, 0.0], [sine, cosine, 0.0], [0.0, 0.0, 1.0]])
@@ -85,21 +85,21 @@ class Shear(GeometricOp):
     def __post_init__(self) -> None:
         super().__post_init__()
         # Both at 1 would press the image into a line.
-        check_interval("horizontal", self.horizontal, least=-0.9, most=0.9)
-        check_interval("vertical", self.vertical, least=-0.9, most=0.9)
+        check_interval("horizontal", self.horizontal, minimum=-0.9, maximum=0.9)
+        check_interval("vertical", self.vertical, minimum=-0.9, maximum=0.9)
 
-    def matrices(self, seeds: Any, height: int, width: int) -> Any:
+    def matrices(self, seeds: tf.Tensor, height: int, width: int) -> tf.Tensor:
         across, down = uniform(seeds, 0, self.horizontal), uniform(seeds, 1, self.vertical)
         return matrices([[1.0, across, 0.0], [down, 1.0, 0.0], [0.0, 0.0, 1.0]])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scale(GeometricOp):
-    """Enlarges or shrinks about the centre.
+    """Enlarges or shrinks about the center.
 
     Attributes:
-      factor: size after to size before.
-      aspect: width to height after, to what it was before.
+      factor: size afterwards, as a multiple of the size before.
+      aspect: width divided by height afterwards, as a multiple of the same before.
     """
 
     factor: Interval = (0.85, 1.1)
@@ -107,10 +107,10 @@ class Scale(GeometricOp):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_interval("factor", self.factor, least=0.1, most=10)
-        check_interval("aspect", self.aspect, least=0.1, most=10)
+        check_interval("factor", self.factor, minimum=0.1, maximum=10)
+        check_interval("aspect", self.aspect, minimum=0.1, maximum=10)
 
-    def matrices(self, seeds: Any, height: int, width: int) -> Any:
+    def matrices(self, seeds: tf.Tensor, height: int, width: int) -> tf.Tensor:
         factor = log_uniform(seeds, 0, self.factor)
         stretch = tf.sqrt(log_uniform(seeds, 1, self.aspect))
         across, down = factor * stretch, factor / stretch
@@ -119,10 +119,10 @@ class Scale(GeometricOp):
 
 @dataclass(frozen=True, kw_only=True)
 class Perspective(GeometricOp):
-    """Moves each corner on its own, as a camera held at an angle does.
+    """Moves each corner independently, like a camera held at an angle.
 
     Attributes:
-      displacement: how far a corner moves at most, as a fraction of the height and the width.
+      displacement: maximum way of a corner, as a fraction of the height and the width.
     """
 
     displacement: float = 0.06
@@ -130,21 +130,23 @@ class Perspective(GeometricOp):
     def __post_init__(self) -> None:
         super().__post_init__()
         # From a quarter on, four corners may lie on one line.
-        check_number("displacement", self.displacement, least=0, most=0.24)
+        check_number("displacement", self.displacement, minimum=0, maximum=0.24)
 
-    def matrices(self, seeds: Any, height: int, width: int) -> Any:
+    def matrices(self, seeds: tf.Tensor, height: int, width: int) -> tf.Tensor:
         limits = (-self.displacement, self.displacement)
         moves = tf.unstack(uniform(seeds[:, None], tf.range(8), limits), axis=1)
         corners = zip((-0.5, 0.5, 0.5, -0.5, -0.5, -0.5, 0.5, 0.5), moves, strict=True)
         moved = [side + move for side, move in corners]
-        x, y = [each * width for each in moved[:4]], [each * height for each in moved[4:]]
-        from_centre = [[1.0 / width, 0.0, 0.5], [0.0, 1.0 / height, 0.5], [0.0, 0.0, 1.0]]
-        return product(_square_to_quadrilateral(x, y), tf.constant([from_centre], tf.float64))
+        x, y = [side * width for side in moved[:4]], [side * height for side in moved[4:]]
+        from_center = [[1.0 / width, 0.0, 0.5], [0.0, 1.0 / height, 0.5], [0.0, 0.0, 1.0]]
+        return product(_square_to_quadrilateral(x, y), tf.constant([from_center], tf.float64))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Crop(GeometricOp):
-    """Enlarges a random window to the whole image.
+class RandomZoom(GeometricOp):
+    """Enlarges a random window of the decoded image to the whole image.
+
+    `pipeline.config.RandomCrop` cuts windows out of the stored image instead.
 
     Attributes:
       side: height and width of the window, as a fraction of the image's.
@@ -154,9 +156,9 @@ class Crop(GeometricOp):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_interval("side", self.side, least=0.05, most=1)
+        check_interval("side", self.side, minimum=0.05, maximum=1)
 
-    def matrices(self, seeds: Any, height: int, width: int) -> Any:
+    def matrices(self, seeds: tf.Tensor, height: int, width: int) -> tf.Tensor:
         side = uniform(seeds, 0, self.side)
         across = uniform(seeds, 1, (-0.5, 0.5)) * (1 - side) * width
         down = uniform(seeds, 2, (-0.5, 0.5)) * (1 - side) * height
@@ -165,14 +167,14 @@ class Crop(GeometricOp):
 
 
 def move(
-    examples: dict[str, Any], ops: Sequence[GeometricOp], seeds: Sequence[Any]
-) -> dict[str, Any]:
+    examples: dict[str, tf.Tensor], ops: Sequence[GeometricOp], seeds: Sequence[tf.Tensor]
+) -> dict[str, tf.Tensor]:
     """Applies geometric ops in order, resampling once.
 
     Args:
       examples: "image" float32 [n, height, width, channels] in 0…1, and perhaps "boxes".
-      ops: at least one.
-      seeds: for each op its int64 [n].
+      ops: one or more ops.
+      seeds: int64 [n] for each op.
     """
     height, width = examples["image"].shape[1:3]
     forward = tf.eye(3, batch_shape=tf.shape(seeds[0]), dtype=tf.float64)
@@ -182,8 +184,8 @@ def move(
     return warp(examples, forward, min_visible=max(op.min_visible for op in ops))
 
 
-def _square_to_quadrilateral(x: Sequence[Any], y: Sequence[Any]) -> Any:
-    """The map of the unit square's corners, clockwise from 0, 0, to those given.
+def _square_to_quadrilateral(x: Sequence[tf.Tensor], y: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Makes the map of the unit square's corners, clockwise from (0, 0), to four points.
 
     Heckbert, Fundamentals of Texture Mapping and Image Warping (1989), section 2.2.3.
     """

@@ -1,34 +1,27 @@
-"""Ops that change light and colour: brightness, contrast, gamma, uneven light, shadow.
+"""Ops that change light and color: brightness, contrast, gamma, uneven light, shadow.
 
-They are arithmetic on whole batches and compile with XLA. `corruption` has the ops that make an
-image worse. Results may leave 0…1: `augment` clips them.
+They are arithmetic on whole batches and compile with XLA. Results may leave 0…1: `augment` clips
+them. Ops that make an image worse are in `corruption`.
 """
 
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import tensorflow as tf
 
-from pipeline.augmentation.stateless_random import (
-    Interval,
-    applies,
-    check_interval,
-    check_probability,
-    log_uniform,
-    uniform,
-)
+from pipeline.augmentation.checks import Interval, check_interval, check_probability
+from pipeline.augmentation.stateless_random import applies, log_uniform, uniform
 
 _VECTOR = 16  # float32 numbers in the widest vector of a CPU
 
 
 @dataclass(frozen=True, kw_only=True)
 class PhotometricOp(ABC):
-    """An op on the image alone; give `change`.
+    """An op that changes the image alone; subclasses define `change`.
 
     Attributes:
-      probability: how often an example is changed at all.
+      probability: fraction of the examples that are changed.
     """
 
     probability: float = 1.0
@@ -37,17 +30,20 @@ class PhotometricOp(ABC):
         check_probability(self.probability)
 
     @abstractmethod
-    def change(self, image: Any, seeds: Any, chosen: Any) -> Any:
-        """The changed image.
+    def change(self, image: tf.Tensor, seeds: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
+        """Changes images.
 
         Args:
           image: float32 [n, height, width, channels] in 0…1.
           seeds: int64 [n].
-          chosen: bool [n]; images that aren't must stay as they are.
+          chosen: bool [n]; images that are not chosen must stay as they are.
+
+        Returns:
+          Images of the same shape and dtype.
         """
 
-    def __call__(self, examples: dict[str, Any], seeds: Any) -> dict[str, Any]:
-        """The examples with their image changed."""
+    def __call__(self, examples: dict[str, tf.Tensor], seeds: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Applies this op alone."""
         image = examples["image"]
         changed = self.change(image, seeds, applies(seeds, self.probability))
         changed.set_shape(image.shape)
@@ -56,66 +52,66 @@ class PhotometricOp(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Brightness(PhotometricOp):
-    """Multiplies by a factor, as exposure does."""
+    """Multiplies by a factor, like a longer or shorter exposure."""
 
     factor: Interval = (0.6, 1.1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_interval("factor", self.factor, least=0, most=10)
+        check_interval("factor", self.factor, minimum=0, maximum=10)
 
-    def change(self, image: Any, seeds: Any, chosen: Any) -> Any:
+    def change(self, image: tf.Tensor, seeds: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
         return image * per_image(uniform(seeds, 0, self.factor), chosen, neutral=1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contrast(PhotometricOp):
-    """Pulls towards mid-grey (below 1: faded print) or pushes away from it.
+    """Pulls pixels toward mid-gray (factor below 1, like faded print) or pushes them away from it.
 
-    About mid-grey and not the image's mean, which depends on how much padding there is.
+    The center is mid-gray and not the image's mean, which depends on the amount of padding.
     """
 
     factor: Interval = (0.6, 1.3)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_interval("factor", self.factor, least=0, most=10)
+        check_interval("factor", self.factor, minimum=0, maximum=10)
 
-    def change(self, image: Any, seeds: Any, chosen: Any) -> Any:
+    def change(self, image: tf.Tensor, seeds: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
         factor = per_image(uniform(seeds, 0, self.factor), chosen, neutral=1.0)
         return image * factor + 0.5 * (1 - factor)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gamma(PhotometricOp):
-    """Raises to a power: above 1 darkens the mid-tones, below 1 lightens them."""
+    """Raises to a power: above 1 darkens the midtones, below 1 lightens them."""
 
     gamma: Interval = (0.7, 1.5)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_interval("gamma", self.gamma, least=0.1, most=10)
+        check_interval("gamma", self.gamma, minimum=0.1, maximum=10)
 
-    def change(self, image: Any, seeds: Any, chosen: Any) -> Any:
+    def change(self, image: tf.Tensor, seeds: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
         gamma = per_image(log_uniform(seeds, 0, self.gamma), chosen, neutral=1.0)
         return blend(image, _power(image, gamma), per_image(tf.ones_like(seeds), chosen))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Light(PhotometricOp):
-    """Uneven light: a lamp near the picture's edge, whose light falls off with distance.
+class UnevenLight(PhotometricOp):
+    """Lights the image by a lamp near its edge, whose light falls off with distance.
 
     Attributes:
-      falloff: how much darker the farthest corner is than the brightest point; 0 is even light.
+      falloff: fraction of the light that the farthest corner lacks; 0 is even light.
     """
 
     falloff: Interval = (0.1, 0.5)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_interval("falloff", self.falloff, least=0, most=0.95)
+        check_interval("falloff", self.falloff, minimum=0, maximum=0.95)
 
-    def change(self, image: Any, seeds: Any, chosen: Any) -> Any:
+    def change(self, image: tf.Tensor, seeds: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
         falloff = per_image(uniform(seeds, 0, self.falloff), chosen, neutral=0.0)
         x, y, half_width, half_height = _plane(image)
         lamp_x = per_image(uniform(seeds, 1, (-1.2, 1.2))) * half_width
@@ -129,10 +125,10 @@ class Light(PhotometricOp):
 
 @dataclass(frozen=True, kw_only=True)
 class Shadow(PhotometricOp):
-    """The shadow of a hand or a phone: one side of a soft, slightly bent edge is darker.
+    """Casts the shadow of a hand or a phone: one side of a soft, slightly bent edge is darker.
 
     Attributes:
-      darkness: how much light the shadow takes; 0 is none.
+      darkness: fraction of the light that the shadow takes.
       softness: width of the edge, as a fraction of the longer side.
     """
 
@@ -141,10 +137,10 @@ class Shadow(PhotometricOp):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_interval("darkness", self.darkness, least=0, most=1)
-        check_interval("softness", self.softness, least=0.001, most=2)
+        check_interval("darkness", self.darkness, minimum=0, maximum=1)
+        check_interval("softness", self.softness, minimum=0.001, maximum=2)
 
-    def change(self, image: Any, seeds: Any, chosen: Any) -> Any:
+    def change(self, image: tf.Tensor, seeds: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
         darkness = per_image(uniform(seeds, 0, self.darkness), chosen, neutral=0.0)
         softness = per_image(2 * log_uniform(seeds, 1, self.softness))
         angle = uniform(seeds, 2, (0.0, 2 * math.pi))
@@ -160,27 +156,33 @@ class Shadow(PhotometricOp):
         return image * on_channels(light, image)
 
 
-def blend(image: Any, other: Any, share: Any) -> Any:
-    """`image` where share is 0, `other` where it is 1; exactly so. Faster than tf.where."""
+def blend(image: tf.Tensor, other: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
+    """Mixes two images: exactly `image` where share is 0, exactly `other` where it is 1."""
+    # Faster than tf.where.
     return image * (1 - share) + other * share
 
 
-def on_channels(field: Any, image: Any) -> Any:
-    """float32 [n, height, width, 1] for each channel; broadcasting innermost is slow on a CPU."""
+def on_channels(field: tf.Tensor, image: tf.Tensor) -> tf.Tensor:
+    """Repeats a field, float32 [n, height, width, 1], for each channel of the image."""
+    # Broadcasting along the innermost axis is slow on a CPU.
     return tf.repeat(field, image.shape[3], axis=3)
 
 
-def per_image(values: Any, chosen: Any = None, *, neutral: float = 0.0) -> Any:
-    """float64 [n] to float32 [n, 1, 1, 1]; `neutral` for images that aren't chosen."""
+def per_image(
+    values: tf.Tensor, chosen: tf.Tensor | None = None, *, neutral: float = 0.0
+) -> tf.Tensor:
+    """Shapes float64 [n] as float32 [n, 1, 1, 1], with `neutral` for images that are not chosen."""
     if chosen is not None:
         values = tf.where(chosen, values, tf.cast(neutral, values.dtype))
     return tf.cast(values, tf.float32)[:, None, None, None]
 
 
-def _plane(image: Any) -> tuple[Any, Any, float, float]:
-    """The x [1, 1, width, 1] and y [1, height, 1, 1] from the centre, and what they reach.
+def _plane(image: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, float, float]:
+    """Makes the coordinates of pixels from the center, in halves of the longer side.
 
-    In halves of the longer side.
+    Returns:
+      x, float32 [1, 1, width, 1]; y, float32 [1, height, 1, 1]; the x of the right edge; the y of
+      the lower edge.
     """
     height, width = image.shape[1:3]
     longer = max(height, width)
@@ -189,11 +191,12 @@ def _plane(image: Any) -> tuple[Any, Any, float, float]:
     return x[None, None, :, None], y[None, :, None, None], width / longer, height / longer
 
 
-def _power(image: Any, exponent: Any) -> Any:
-    """The image to a power, by exp and log: on a CPU they take a seventh of tf.pow's time."""
+def _power(image: tf.Tensor, exponent: tf.Tensor) -> tf.Tensor:
+    """Raises an image to a power by image."""
+    # exp and log take a seventh of tf.pow's time on a CPU.
     size = math.prod(image.shape[1:])
     flat = tf.reshape(image, [-1, size])
-    # The vectorised loop and its remainder differ in the last bit: leave no image a remainder.
+    # The vectorized loop and its remainder differ in the last bit: leave no image a remainder.
     flat = tf.pad(flat, [[0, 0], [0, -size % _VECTOR]], constant_values=1.0)
     power = tf.exp(exponent[:, :, 0, 0] * tf.math.log(flat))  # log 0 is -inf, and e to that 0
     return tf.reshape(power[:, :size], [-1, *image.shape[1:]])

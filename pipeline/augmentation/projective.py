@@ -1,6 +1,6 @@
 """Moves the pixels and boxes of a batch by projective maps.
 
-Points are in pixels from the image's centre, x to the right and y down.
+Points are in pixels from the center of the image, x to the right and y down.
 """
 
 from collections.abc import Sequence
@@ -11,17 +11,19 @@ import tensorflow as tf
 _WHITE = 1.0
 
 
-def warp(examples: dict[str, Any], forward: Any, *, min_visible: float) -> dict[str, Any]:
+def warp(
+    examples: dict[str, tf.Tensor], forward: tf.Tensor, *, min_visible: float
+) -> dict[str, tf.Tensor]:
     """Moves image and boxes.
 
     Args:
       examples: "image" float32 [n, height, width, channels] in 0…1, and perhaps "boxes".
-      forward: where a point goes; float64 [n, 3, 3].
+      forward: maps of points (x, y, 1), float64 [n, 3, 3].
       min_visible: a box is dropped when less than this fraction of its area is in the image.
 
     Returns:
       `examples` with the image resampled (bilinear, white outside) and each box replaced by the
-      bounding box of its moved corners, clipped to the image; by 0 if it is dropped.
+      bounding box of its moved corners, clipped to the image. Dropped boxes are 0.
     """
     image = examples["image"]
     height, width = image.shape[1:3]
@@ -40,15 +42,16 @@ def warp(examples: dict[str, Any], forward: Any, *, min_visible: float) -> dict[
     return result
 
 
-def matrices(rows: Sequence[Sequence[Any]]) -> Any:
-    """[n, 3, 3] of plain numbers and float64 [n]."""
+def matrices(rows: Sequence[Sequence[Any]]) -> tf.Tensor:
+    """Stacks 3 rows of 3 numbers, or float64 [n], to float64 [n, 3, 3]."""
     like = next(entry for row in rows for entry in row if tf.is_tensor(entry))
     cells = [[entry + tf.zeros_like(like) for entry in row] for row in rows]
     return tf.stack([tf.stack(row, axis=-1) for row in cells], axis=-2)
 
 
-def product(left: Any, right: Any) -> Any:
-    """Matrix product. tf.matmul's order of addition depends on n; this one's doesn't."""
+def product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+    """Multiplies matrices, float64 [n, 3, 3]."""
+    # Not by tf.matmul, whose order of addition depends on n.
     # No slice of a stack may also add an axis: TensorFlow 2.17 to 2.21 turns stack(…)[:, k, None]
     # into another shape inside tf.function.
     columns, rows = tf.unstack(left, axis=2), tf.unstack(right, axis=1)
@@ -58,46 +61,58 @@ def product(left: Any, right: Any) -> Any:
     )
 
 
-def move_boxes(boxes: Any, forward: Any, size: tuple[int, int], min_visible: float) -> Any:
-    """Boxes [n, max_boxes, 4] after `forward`."""
-    centre = tf.constant([size[0] / 2, size[1] / 2] * 2, tf.float64)
-    ymin, xmin, ymax, xmax = tf.unstack(tf.cast(boxes, tf.float64) * 2 * centre - centre, axis=-1)
+def move_boxes(
+    boxes: tf.Tensor, forward: tf.Tensor, size: tuple[int, int], min_visible: float
+) -> tf.Tensor:
+    """Moves boxes.
+
+    Args:
+      boxes: float32 [n, max_boxes, 4] of (ymin, xmin, ymax, xmax) as fractions; rows of 0 stay.
+      forward: maps of points, float64 [n, 3, 3].
+      size: (height, width) of the image, in the unit of the maps.
+      min_visible: a box is set to 0 when less than this fraction of its area is in the image.
+    """
+    center = tf.constant([size[0] / 2, size[1] / 2] * 2, tf.float64)
+    ymin, xmin, ymax, xmax = tf.unstack(tf.cast(boxes, tf.float64) * 2 * center - center, axis=-1)
     x, y = tf.stack([xmin, xmax, xmax, xmin], -1), tf.stack([ymin, ymin, ymax, ymax], -1)
     cells = tf.unstack(tf.reshape(forward, [-1, 9, 1, 1]), axis=1)
     u, v, w = (a * x + b * y + c for a, b, c in (cells[:3], cells[3:6], cells[6:]))
-    # Behind the camera a point has no image; such a corner is nowhere near the picture.
+    # Points behind the camera have no image, so boxes with such a corner are dropped.
     in_front = tf.reduce_all(w > 1e-6, axis=-1)
     w = tf.where(w > 1e-6, w, 1.0)
     sides = [tf.reduce_min(v / w, -1), tf.reduce_min(u / w, -1)]
     sides += [tf.reduce_max(v / w, -1), tf.reduce_max(u / w, -1)]
     moved = tf.stack(sides, axis=-1)
-    clipped = tf.clip_by_value(moved, -centre, centre)
+    clipped = tf.clip_by_value(moved, -center, center)
     visible, whole = _area(clipped), _area(moved)
     existed = tf.reduce_any(boxes != 0, axis=-1)
     # Rounding alone must not drop a box at the image's side.
     enough = visible >= min_visible * whole * (1 - 1e-6)
     kept = existed & in_front & (visible > 0) & enough
-    fractions = (clipped + centre) / (2 * centre)
+    fractions = (clipped + center) / (2 * center)
     return tf.cast(tf.where(kept[..., None], fractions, 0.0), tf.float32)
 
 
-def _area(boxes: Any) -> Any:
+def _area(boxes: tf.Tensor) -> tf.Tensor:
     ymin, xmin, ymax, xmax = tf.unstack(boxes, axis=-1)
     return (ymax - ymin) * (xmax - xmin)
 
 
-def _sampling(forward: Any, height: int, width: int) -> Any:
-    """For the pixels of the result, where in the image to look: the op's float32 [n, 8]."""
-    # The op counts from the middle of the first pixel.
+def _sampling(forward: tf.Tensor, height: int, width: int) -> tf.Tensor:
+    """Makes the transforms of ImageProjectiveTransformV3, float32 [n, 8].
+
+    They map pixels of the result to points of the image.
+    """
+    # The op counts from the center of the first pixel.
     x, y = (width - 1) / 2, (height - 1) / 2
-    to_centre = tf.constant([[[1.0, 0.0, -x], [0.0, 1.0, -y], [0.0, 0.0, 1.0]]], tf.float64)
-    from_centre = tf.constant([[[1.0, 0.0, x], [0.0, 1.0, y], [0.0, 0.0, 1.0]]], tf.float64)
-    backward = product(from_centre, product(_adjugate(forward), to_centre))
+    to_center = tf.constant([[[1.0, 0.0, -x], [0.0, 1.0, -y], [0.0, 0.0, 1.0]]], tf.float64)
+    from_center = tf.constant([[[1.0, 0.0, x], [0.0, 1.0, y], [0.0, 0.0, 1.0]]], tf.float64)
+    backward = product(from_center, product(_adjugate(forward), to_center))
     flat = tf.reshape(backward, [-1, 9])
     return tf.cast(flat[:, :8] / flat[:, 8:], tf.float32)
 
 
-def _adjugate(matrices: Any) -> Any:
-    """The inverse, but for a factor, which means nothing to a projective map."""
+def _adjugate(matrices: tf.Tensor) -> tf.Tensor:
+    """Inverts matrices, except for a factor, which does not matter to a projective map."""
     a, b, c = tf.unstack(matrices, axis=1)
     return tf.stack([tf.linalg.cross(b, c), tf.linalg.cross(c, a), tf.linalg.cross(a, b)], axis=-1)

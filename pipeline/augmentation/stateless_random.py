@@ -1,95 +1,65 @@
-"""Random numbers of an example: a pure function of its seed, whatever else is in the batch.
+"""Random numbers of examples, a pure function of each example's seed.
 
 `tf.random.stateless_*` takes one seed for a whole tensor, so an example's numbers would depend on
-its row. A hash of each example's own seed doesn't, and is integer arithmetic: the same on every
-device.
+its row. The hash of an example's seed does not. It is integer arithmetic, so it is also the same on
+every device.
 """
-
-from typing import Any
 
 import tensorflow as tf
 
-Interval = tuple[float, float]
+from pipeline.augmentation.checks import Interval
 
 # Multipliers below 2**31: a product with a 32-bit number then fits into int64, which has kernels
-# where unsigned integers have none. The hash is the finaliser of Mueller's "hash32".
+# where unsigned integers have none. The hash is the finalizer of Mueller's "hash32".
 _MULTIPLIER = 0x45D9F3B
 _STRIDE = 0x61C88647  # 2**32 / golden ratio, the step of SplitMix
 _MASK = 0xFFFFFFFF
+_APPLIES = 1 << 20  # ops count their draws from 0, and none makes that many
 
 
-def fold_in(seeds: Any, number: int | Any) -> Any:
-    """Seeds for purpose `number`, independent of those for any other number.
+def fold_in(seeds: tf.Tensor, data: int | tf.Tensor) -> tf.Tensor:
+    """Derives new seeds, independent for different `data`, as `jax.random.fold_in` does.
 
     Args:
       seeds: int64, non-negative and below 2**32.
-      number: an int, or int64 numbers that broadcast with `seeds`.
+      data: an int, or int64 numbers that broadcast with `seeds`.
 
     Returns:
       int64 of the same range, in the shape of the broadcast.
     """
-    number = tf.cast(number, tf.int64)
-    mixed = tf.bitwise.bitwise_and(seeds + (number + 1) * _STRIDE, _MASK)
+    data = tf.cast(data, tf.int64)
+    mixed = tf.bitwise.bitwise_and(seeds + (data + 1) * _STRIDE, _MASK)
     for _ in range(2):
         mixed = tf.bitwise.bitwise_xor(mixed, tf.bitwise.right_shift(mixed, _int64(16)))
         mixed = tf.bitwise.bitwise_and(mixed * _MULTIPLIER, _MASK)
     return tf.bitwise.bitwise_xor(mixed, tf.bitwise.right_shift(mixed, _int64(16)))
 
 
-def uniform(seeds: Any, number: int | Any, interval: Interval = (0.0, 1.0)) -> Any:
-    """One float64 number in [low, high) for each seed; another `number`, another draw.
+def uniform(seeds: tf.Tensor, data: int | tf.Tensor, interval: Interval = (0.0, 1.0)) -> tf.Tensor:
+    """Draws a number in [low, high) for each seed; different `data` give independent draws.
 
-    float64, because sines and powers in float32 may differ in their last bit between the
-    vectorised loop and its remainder, so with the row; rounded from float64 they don't.
+    The numbers are float64: sines and powers in float32 may differ in their last bit between a
+    vectorized loop and its remainder, so with the row of the example. Rounded from float64 they do
+    not.
+
+    Returns:
+      float64, in the shape of the broadcast of `seeds` and `data`.
     """
     low, high = interval
-    fraction = tf.cast(fold_in(seeds, number), tf.float64) * 2.0**-32
+    fraction = tf.cast(fold_in(seeds, data), tf.float64) * 2.0**-32
     return low + (high - low) * fraction
 
 
-def log_uniform(seeds: Any, number: int, interval: Interval) -> Any:
-    """Like `uniform`, but equally likely to be below and above the geometric mean."""
+def log_uniform(seeds: tf.Tensor, data: int, interval: Interval) -> tf.Tensor:
+    """Draws like `uniform`, but as often below as above the geometric mean of the interval."""
     low, high = interval
-    return tf.pow(tf.constant(high / low, tf.float64), uniform(seeds, number)) * low
+    return tf.pow(tf.constant(high / low, tf.float64), uniform(seeds, data)) * low
 
 
-def applies(seeds: Any, probability: float) -> Any:
-    """Whether an op of this probability is applied to an example; bool [n]."""
+def applies(seeds: tf.Tensor, probability: float) -> tf.Tensor:
+    """Draws which examples an op is applied to: bool [n]."""
     return uniform(seeds, _APPLIES) < probability
 
 
-_APPLIES = 1 << 20  # no op makes that many draws
-
-
-def check_probability(probability: float) -> None:
-    """Raises ValueError unless 0 ≤ probability ≤ 1."""
-    if not 0 <= probability <= 1:
-        raise ValueError(
-            f"probability {probability} is not allowed: choose a number from 0 (never) to "
-            "1 (always)"
-        )
-
-
-def check_interval(name: str, interval: Interval, *, least: float, most: float) -> None:
-    """Raises ValueError unless least ≤ low ≤ high ≤ most."""
-    if (
-        not isinstance(interval, tuple)
-        or len(interval) != 2
-        or not least <= interval[0] <= interval[1] <= most
-    ):
-        raise ValueError(
-            f"{name} {interval!r} is not allowed: choose a pair (low, high) with "
-            f"{least:g} ≤ low ≤ high ≤ {most:g}"
-        )
-
-
-def check_number(name: str, value: float, *, least: float, most: float) -> None:
-    """Raises ValueError unless least ≤ value ≤ most."""
-    if not least <= value <= most:
-        raise ValueError(
-            f"{name} {value} is not allowed: choose a number from {least:g} to {most:g}"
-        )
-
-
-def _int64(value: int) -> Any:
+def _int64(value: int) -> tf.Tensor:
     return tf.constant(value, tf.int64)

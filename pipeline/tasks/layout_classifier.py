@@ -7,7 +7,7 @@ from typing import Any, Literal
 import keras
 import tensorflow as tf
 
-from pipeline.augmentation.presets import LIGHT
+from pipeline.augmentation.presets import WEAK
 from pipeline.config import Balance, InputConfig
 from pipeline.records.info import DatasetInfo
 
@@ -62,7 +62,7 @@ class LayoutClassifier:
             channels=1,
             label=self.label,
             features=("image", "label"),
-            augmentations=LIGHT if self.augment else (),
+            augmentations=WEAK if self.augment else (),
             balance=Balance(by=self.label),
         )
 

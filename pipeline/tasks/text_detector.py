@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from pipeline.augmentation.presets import LIGHT
+from pipeline.augmentation.presets import WEAK
 from pipeline.config import InputConfig
 from pipeline.records.info import DatasetInfo
 from pipeline.tasks.base import MetricValue
@@ -61,7 +61,7 @@ class TextDetector:
             channels=1,
             features=("image", "boxes"),
             max_boxes=self.max_boxes,
-            augmentations=LIGHT if self.augment else (),
+            augmentations=WEAK if self.augment else (),
         )
 
     def build(self, info: DatasetInfo) -> keras.Model:

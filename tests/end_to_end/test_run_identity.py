@@ -182,11 +182,11 @@ def test_the_rate_follows_another_batch_size(train: Train):
 
 def test_options_that_change_nothing_are_free(train: Train, capsys: pytest.CaptureFixture[str]):
     no_steps = "the run was at its last step, 2: to go on, choose more steps\n"
-    train("--steps=2", "--augment=light")
-    (loss,) = [each["loss"] for each in train("--steps=2", "--augment=light") if "loss" in each]
+    train("--steps=2", "--augment=weak")
+    (loss,) = [each["loss"] for each in train("--steps=2", "--augment=weak") if "loss" in each]
     assert capsys.readouterr().err == no_steps
     free = ("--placement=device", "--steps-per-call=3", "--checkpoint-every=7", "--keep=1")
-    train("--steps=2", "--augment=light", *free, "--evaluate-every=4", "--patience=9")
+    train("--steps=2", "--augment=weak", *free, "--evaluate-every=4", "--patience=9")
     assert capsys.readouterr().err == no_steps
     assert loss > 0
 

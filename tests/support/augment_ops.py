@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from pipeline.augmentation.corruption import Blur, Erase, JpegArtefacts, Noise
-from pipeline.augmentation.geometric import Crop, Perspective, Rotate, Scale, Shear
-from pipeline.augmentation.photometric import Brightness, Contrast, Gamma, Light, Shadow
+from pipeline.augmentation.corruption import Blur, Erase, JpegArtifacts, Noise
+from pipeline.augmentation.geometric import Perspective, RandomZoom, Rotate, Scale, Shear
+from pipeline.augmentation.photometric import Brightness, Contrast, Gamma, Shadow, UnevenLight
 
-GEOMETRIC = (Rotate, Shear, Scale, Perspective, Crop)
-PHOTOMETRIC = (Brightness, Contrast, Gamma, Light, Shadow, Blur, Noise, JpegArtefacts, Erase)
+GEOMETRIC = (Rotate, Shear, Scale, Perspective, RandomZoom)
+PHOTOMETRIC = (Brightness, Contrast, Gamma, UnevenLight, Shadow, Blur, Noise, JpegArtifacts, Erase)
 OPS = GEOMETRIC + PHOTOMETRIC
 
 

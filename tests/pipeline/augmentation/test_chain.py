@@ -8,8 +8,8 @@ pytest.importorskip("tensorflow")
 import tensorflow as tf
 
 from pipeline.augmentation.chain import augment
-from pipeline.augmentation.corruption import JpegArtefacts
-from pipeline.augmentation.geometric import Crop, Perspective, Rotate
+from pipeline.augmentation.corruption import JpegArtifacts
+from pipeline.augmentation.geometric import Perspective, RandomZoom, Rotate
 from pipeline.augmentation.photometric import Brightness, Contrast
 from tests.support.augment_ops import GEOMETRIC, OPS, batch
 
@@ -75,13 +75,13 @@ def test_ops_without_an_xla_kernel_are_the_documented_ones():
     given = batch(4)
     examples = {"image": tf.constant(given["image"] / np.float32(255))}
     seeds = tf.constant(given["seeds"])
-    without = (*GEOMETRIC, JpegArtefacts)
+    without = (*GEOMETRIC, JpegArtifacts)
     ops = tuple(op() for op in OPS if op not in without)
     compiled = tf.function(lambda e: augment(e, ops, seeds), jit_compile=True)(examples)
     eager = augment(examples, ops, seeds)["image"].numpy()
     # XLA joins multiplications and additions, which rounds once instead of twice.
     np.testing.assert_allclose(compiled["image"].numpy(), eager, atol=1e-5)
-    for op in (Rotate, JpegArtefacts):  # all geometric ones end in the same kernel
+    for op in (Rotate, JpegArtifacts):  # all geometric ones end in the same kernel
         alone = (op(),)
         with pytest.raises(tf.errors.InvalidArgumentError, match="unsupported operations"):
             tf.function(lambda e, ops=alone: augment(e, ops, seeds), jit_compile=True)(examples)
@@ -143,9 +143,9 @@ def test_every_uint8_comes_back():
     ("ops", "warps"),
     [
         ((Brightness(),), 0),
-        ((Rotate(), Perspective(), Crop()), 1),
-        ((Rotate(), Brightness(), Crop()), 2),
-        ((Brightness(), Rotate(), Crop(), Contrast()), 1),
+        ((Rotate(), Perspective(), RandomZoom()), 1),
+        ((Rotate(), Brightness(), RandomZoom()), 2),
+        ((Brightness(), Rotate(), RandomZoom(), Contrast()), 1),
     ],
 )
 def test_neighbouring_geometric_ops_resample_once(ops: tuple, warps: int):

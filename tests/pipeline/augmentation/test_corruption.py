@@ -1,4 +1,4 @@
-"""Blur, noise, JPEG artefacts and erasing."""
+"""Blur, noise, JPEG artifacts and erasing."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ pytest.importorskip("tensorflow")
 
 import tensorflow as tf
 
-from pipeline.augmentation.corruption import Blur, Erase, JpegArtefacts, Noise
+from pipeline.augmentation.corruption import Blur, Erase, JpegArtifacts, Noise
 from pipeline.augmentation.stateless_random import fold_in
 
 SEEDS = fold_in(tf.range(8, dtype=tf.int64), 0)
@@ -39,8 +39,8 @@ def test_blur_keeps_flat_images_and_their_borders():
 
 
 def test_noise_has_its_deviation_and_no_pattern():
-    grey = np.full((64, 64, 3), 0.5)
-    noise = changed(Noise(deviation=(0.1, 0.1)), grey).astype(np.float64) - 0.5
+    gray = np.full((64, 64, 3), 0.5)
+    noise = changed(Noise(deviation=(0.1, 0.1)), gray).astype(np.float64) - 0.5
     assert np.abs(noise.mean(axis=(1, 2, 3))).max() < 0.006
     assert np.abs(noise.std(axis=(1, 2, 3)) - 0.1).max() < 0.004
     images = np.corrcoef(noise.reshape(len(SEEDS), -1))
@@ -52,18 +52,18 @@ def test_noise_has_its_deviation_and_no_pattern():
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_jpeg_artefacts_are_those_of_the_codec(channels: int):
+def test_jpeg_artifacts_are_those_of_the_codec(channels: int):
     image = np.random.default_rng(0).integers(0, 256, (24, 16, channels), dtype=np.uint8)
     encoded = tf.io.encode_jpeg(image, quality=35)
     expected = tf.io.decode_jpeg(encoded, channels=channels).numpy() / np.float32(255)
-    done = changed(JpegArtefacts(quality=(35, 35)), image / np.float32(255))
+    done = changed(JpegArtifacts(quality=(35, 35)), image / np.float32(255))
     np.testing.assert_allclose(done, np.broadcast_to(expected, done.shape), atol=1e-6)
-    various = changed(JpegArtefacts(quality=(5, 95)), image / np.float32(255))
+    various = changed(JpegArtifacts(quality=(5, 95)), image / np.float32(255))
     assert len(np.unique(various.reshape(len(SEEDS), -1), axis=0)) > 4
 
 
-def test_erase_paints_one_grey_rectangle_of_the_area_asked():
-    op = Erase(area=(0.05, 0.1), aspect=(0.5, 2), grey=(0.2, 0.4))
+def test_erase_paints_one_gray_rectangle_of_the_area_asked():
+    op = Erase(area=(0.05, 0.1), aspect=(0.5, 2), gray=(0.2, 0.4))
     painted = changed(op, np.ones((60, 50, 3)))
     sizes = set()
     for image in painted:
@@ -79,7 +79,7 @@ def test_erase_paints_one_grey_rectangle_of_the_area_asked():
 
 
 def test_erase_may_cover_the_whole_image():
-    op = Erase(area=(1, 1), aspect=(1, 1), grey=(0.5, 0.5))
+    op = Erase(area=(1, 1), aspect=(1, 1), gray=(0.5, 0.5))
     assert (changed(op, np.ones((8, 8, 1))) == 0.5).all()
 
 
@@ -88,10 +88,10 @@ def test_erase_may_cover_the_whole_image():
     [
         (Blur, {"sigma": (0, 9)}, r"sigma \(0, 9\) is not allowed: choose a pair"),
         (Noise, {"deviation": (-1, 0)}, "with 0 ≤ low ≤ high ≤ 1"),
-        (JpegArtefacts, {"quality": (0, 50)}, "with 1 ≤ low ≤ high ≤ 100"),
+        (JpegArtifacts, {"quality": (0, 50)}, "with 1 ≤ low ≤ high ≤ 100"),
         (Erase, {"area": (0, 2)}, r"area \(0, 2\) is not allowed"),
         (Erase, {"aspect": (0, 1)}, "with 0.01 ≤ low"),
-        (Erase, {"grey": (0.5, 255)}, r"grey \(0.5, 255\) is not allowed"),
+        (Erase, {"gray": (0.5, 255)}, r"gray \(0.5, 255\) is not allowed"),
     ],
 )
 def test_refuses_options(op: type, options: dict, sentence: str):

@@ -12,7 +12,14 @@ pytest.importorskip("tensorflow")
 import tensorflow as tf
 
 from pipeline.augmentation.chain import augment
-from pipeline.augmentation.geometric import Crop, GeometricOp, Perspective, Rotate, Scale, Shear
+from pipeline.augmentation.geometric import (
+    GeometricOp,
+    Perspective,
+    RandomZoom,
+    Rotate,
+    Scale,
+    Shear,
+)
 from pipeline.augmentation.projective import warp
 from pipeline.augmentation.stateless_random import fold_in
 from tests.support.augment_ops import GEOMETRIC, batch
@@ -24,7 +31,7 @@ IDENTITIES = (
     Shear(horizontal=(0, 0), vertical=(0, 0)),
     Scale(factor=(1, 1), aspect=(1, 1)),
     Perspective(displacement=0),
-    Crop(side=(1, 1)),
+    RandomZoom(side=(1, 1)),
     *(op(probability=0) for op in GEOMETRIC),
 )
 
@@ -104,13 +111,13 @@ def test_perspective_moves_corners_no_farther_than_asked_and_crop_stays_inside(s
     moved = moved[:, :2] / moved[:, 2:]
     assert (np.abs(moved - corners[:, :2]) <= 0.1 * np.array([WIDTH, HEIGHT]) + 1e-9).all()
     assert np.abs(moved - corners[:, :2]).max() > 1e-3
-    window = Crop(side=(0.5, 0.9)).matrices(seeds, HEIGHT, WIDTH)[0].numpy()
+    window = RandomZoom(side=(0.5, 0.9)).matrices(seeds, HEIGHT, WIDTH)[0].numpy()
     source = corners @ np.linalg.inv(window).T
     assert (np.abs(source[:, :2]) <= np.array([WIDTH, HEIGHT]) / 2 + 1e-9).all()
 
 
 def test_composed_ops_are_the_product_of_their_matrices_in_order():
-    ops = (Rotate(degrees=(20, 30)), Scale(), Perspective(), Shear(), Crop())
+    ops = (Rotate(degrees=(20, 30)), Scale(), Perspective(), Shear(), RandomZoom())
     examples, seeds = drawn(7)
     matrix = np.eye(3)
     for place, op in enumerate(ops):
@@ -209,7 +216,7 @@ def test_probability_leaves_the_rest_alone():
         (Scale, {"factor": (0, 1)}, r"factor \(0, 1\) is not allowed"),
         (Scale, {"aspect": (1, 20)}, r"aspect \(1, 20\) is not allowed"),
         (Perspective, {"displacement": 0.5}, "choose a number from 0 to 0.24"),
-        (Crop, {"side": (0.5, 1.5)}, r"side \(0.5, 1.5\) is not allowed"),
+        (RandomZoom, {"side": (0.5, 1.5)}, r"side \(0.5, 1.5\) is not allowed"),
         *((op, {"probability": 1.5}, "choose a number from 0 .never. to 1") for op in GEOMETRIC),
         *((op, {"min_visible": -1}, "min_visible -1 is not allowed") for op in GEOMETRIC),
     ],

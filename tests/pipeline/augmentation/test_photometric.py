@@ -7,7 +7,7 @@ pytest.importorskip("tensorflow")
 
 import tensorflow as tf
 
-from pipeline.augmentation.photometric import Brightness, Contrast, Gamma, Light, Shadow
+from pipeline.augmentation.photometric import Brightness, Contrast, Gamma, Shadow, UnevenLight
 from pipeline.augmentation.stateless_random import fold_in
 from tests.support.augment_ops import PHOTOMETRIC, batch
 
@@ -54,7 +54,7 @@ def test_probability_half_changes_some(op: type):
     assert 1 <= same.sum() <= 7
 
 
-@pytest.mark.parametrize("op", [Light(falloff=(0.4, 0.4)), Shadow(darkness=(0.4, 0.4))])
+@pytest.mark.parametrize("op", [UnevenLight(falloff=(0.4, 0.4)), Shadow(darkness=(0.4, 0.4))])
 def test_light_takes_no_more_than_asked_and_is_uneven(op: object):
     white = changed(op, np.ones((40, 30, 3)))
     assert white.max() <= 1
@@ -67,7 +67,7 @@ def test_light_takes_no_more_than_asked_and_is_uneven(op: object):
 
 
 def test_light_is_darkest_in_a_corner():
-    white = changed(Light(falloff=(0.4, 0.4)), np.ones((20, 30, 1)))[..., 0]
+    white = changed(UnevenLight(falloff=(0.4, 0.4)), np.ones((20, 30, 1)))[..., 0]
     corners = white[:, [0, 0, -1, -1], [0, -1, 0, -1]]
     np.testing.assert_array_equal(corners.min(axis=1), white.min(axis=(1, 2)))
     np.testing.assert_allclose(white.min(axis=(1, 2)), 0.6, atol=0.02)
@@ -88,7 +88,7 @@ def test_a_softer_shadow_has_a_wider_edge():
         (Brightness, {"factor": (-1, 1)}, r"factor \(-1, 1\) is not allowed: choose a pair"),
         (Contrast, {"factor": (0, 11)}, "with 0 ≤ low ≤ high ≤ 10"),
         (Gamma, {"gamma": (0, 1)}, r"gamma \(0, 1\) is not allowed"),
-        (Light, {"falloff": (0, 1)}, "with 0 ≤ low ≤ high ≤ 0.95"),
+        (UnevenLight, {"falloff": (0, 1)}, "with 0 ≤ low ≤ high ≤ 0.95"),
         (Shadow, {"darkness": (0.5, 0.4)}, r"darkness \(0.5, 0.4\) is not allowed"),
         (Shadow, {"softness": (0, 1)}, "with 0.001 ≤ low"),
         *((op, {"probability": -0.1}, "probability -0.1 is not allowed") for op in PHOTOMETRIC),

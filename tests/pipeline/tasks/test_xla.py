@@ -20,7 +20,7 @@ from pipeline.training.options import TrainOptions
 from pipeline.training.trainer import Trainer
 from tests.support.dataset_factory import write_dataset
 
-# Of the others, XLA lacks an op: geometric ones resample images, JpegArtefacts encodes them.
+# Of the others, XLA lacks an op: geometric ones resample images, JpegArtifacts encodes them.
 COMPILED = [
     op
     for op in STRONG
