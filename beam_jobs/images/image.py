@@ -298,7 +298,7 @@ def _fit_raw(
     if options.fit == "stretch":
         return image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=2.0), boxes
     scale = min(width / image.width, height / image.height)
-    # Rounded up as in `pipeline.input.decode`, but not where only the arithmetic is off.
+    # Rounded up as in `pipeline.input.fit`, but not where only the arithmetic is off.
     across, down = (max(1, math.ceil(side * scale - _ROUNDING)) for side in image.size)
     inner = image.resize((min(across, width), min(down, height)), Image.Resampling.LANCZOS)
     left, top = (width - inner.width) // 2, (height - inner.height) // 2

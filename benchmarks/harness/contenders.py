@@ -14,7 +14,8 @@ import tensorflow as tf
 from benchmarks.harness.addresses import free_addresses
 from pipeline.config import InputConfig
 from pipeline.distribution import strategies
-from pipeline.input.decode import decode_batches, feature_spec
+from pipeline.input.decode import decode_batches
+from pipeline.input.features import feature_spec
 from pipeline.input.index_dataset import InputShard, TensorArrays, batch_positions, training_records
 from pipeline.input.input_pipeline import InputPipeline
 from pipeline.records.reader import RecordReader

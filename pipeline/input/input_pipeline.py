@@ -10,8 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from pipeline.augmentation.chain import augment
+from pipeline.augmentation.pixels import to_float32_on_cpu
 from pipeline.config import Augmentation, InputConfig
-from pipeline.input.decode import decode_batches, normalize, read_features, stored_feature
+from pipeline.input.decode import decode_batches
+from pipeline.input.features import MADE_FEATURES, read_features, stored_feature
 from pipeline.input.index_dataset import (
     InputShard,
     TensorArrays,
@@ -27,7 +29,6 @@ from pipeline.records.table import RecordTable, check_batch_size, load_record_ta
 from pipeline.sampling.plan import BatchPlan, example_seeds
 
 _ARRAYS = TensorArrays()
-_MADE_FEATURES = ("image", "weight", "step", "row", "seed")
 
 # Nothing here needs AutoGraph, which takes several times as long as all else to make a dataset.
 _as_written = tf.autograph.experimental.do_not_convert
@@ -74,7 +75,7 @@ class InputPipeline:
             raise ValueError(f"split {split!r} of {info.data_dir} is empty: choose another")
         info.vocabulary(config.label)
         info.vocabulary(config.balance.by)
-        for name in set(config.features or ()) - set(_MADE_FEATURES):
+        for name in set(config.features or ()) - set(MADE_FEATURES):
             stored_feature(name, info, config)
         shards = info.split(split).shards
         if evaluation:
@@ -170,7 +171,7 @@ class InputPipeline:
         names = config.features or ("image", "label")
         if mode.weighted and "weight" not in names:
             names = (*names, "weight")
-        stored = [name for name in names if name not in _MADE_FEATURES]
+        stored = [name for name in names if name not in MADE_FEATURES]
         if "weight" in names:
             stored.append(f"{config.balance.by}_id")
         size = mode.batch_size
@@ -182,7 +183,7 @@ class InputPipeline:
             features["row"] = tf.ensure_shape(key.row, [size])
             features["seed"] = tf.ensure_shape(key.seed, [size])
             if config.dtype == "float32":
-                features["image"] = normalize(features["image"])
+                features["image"] = to_float32_on_cpu(features["image"])
             if mode.augmentations:
                 features |= augment(features, mode.augmentations, key.seed)
             if "weight" in names:
@@ -211,13 +212,6 @@ class InputPipeline:
         # Each pipeline makes its own shard: nothing is left to shard.
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
         return batches.prefetch(tf.data.AUTOTUNE).with_options(options)
-
-
-def text_features(info: DatasetInfo, config: InputConfig) -> list[str]:
-    """Lists those of `InputConfig.features` that are strings, which TPUs do not take."""
-    strings = {each.name for each in info.features if each.dtype in ("bytes", "string")}
-    stored = [name for name in config.features or () if name not in _MADE_FEATURES]
-    return [name for name in stored if strings.intersection(stored_feature(name, info, config))]
 
 
 class _BatchKey(NamedTuple):

@@ -1,7 +1,7 @@
-"""Batches up to the first error, and none after it.
+"""Ends a dataset at its first error.
 
-A record that can't be read fails its batch. Stages behind it, which run in parallel, have taken
-records of the next batch by then, so what follows would no longer be what the plan deals to a step.
+A record that can't be read fails its batch. Parallel stages behind it have taken records of the
+next batch by then, so later batches would no longer be those that the plan deals to their steps.
 """
 
 from typing import Any
@@ -15,11 +15,11 @@ _SENTENCE = (
 
 
 def unbroken(numbered: tf.data.Dataset) -> tf.data.Dataset:
-    """Takes the numbers off elements, and fails at each one behind a gap in the numbers.
+    """Removes the numbers of elements, and fails at all elements behind a gap in the numbers.
 
     Args:
-      numbered: pairs of a number, int64 [], and an element. Without an error the numbers are 0, 1,
-        2, …
+      numbered: pairs of a number, int64 [], and an element. The numbers are 0, 1, 2, … unless
+        elements are missing because of an error.
     """
 
     def check(expected: tf.Tensor, pair: tuple[tf.Tensor, Any]) -> tuple[tf.Tensor, Any]:

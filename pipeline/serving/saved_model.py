@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from pipeline.augmentation.pixels import to_float32
 from pipeline.config import InputConfig
 from pipeline.records.info import DatasetInfo
 from pipeline.serving.preprocess import read_image
@@ -59,7 +60,7 @@ def export(task: Task, model: Any, info: DatasetInfo, directory: str | os.PathLi
             image_bytes,
             fn_output_signature=tf.TensorSpec(shape, tf.uint8),
         )
-        return predictions(tf.cast(images, tf.float32) * (1 / 255))
+        return predictions(to_float32(images))
 
     shape = (config.height, config.width, config.channels)
     module = tf.Module()

@@ -12,7 +12,7 @@ import tensorflow as tf
 from pipeline.augmentation.chain import augment
 from pipeline.dataset import is_parameter_server, make_distributed_dataset
 from pipeline.evaluation.evaluator import Evaluation, Evaluator, images
-from pipeline.input.input_pipeline import text_features
+from pipeline.input.features import text_features
 from pipeline.records.info import DatasetInfo
 from pipeline.tasks.base import Task
 from pipeline.training.non_finite import check_weights

@@ -23,14 +23,11 @@ from pipeline.input.crop import crop_boxes, crop_windows
 from pipeline.input.decode import (
     decode_batches,
     decode_jpeg,
-    fitted,
     jpeg_image,
-    normalize,
-    parsed,
     raw_images,
-    read_features,
-    stored_feature,
 )
+from pipeline.input.features import parse_features, read_features, stored_feature
+from pipeline.input.fit import fit_rectangle
 from pipeline.records.info import DatasetInfo, load_info
 from schemas.example import encode_example
 from schemas.receipt import Label, receipt_features
@@ -84,7 +81,7 @@ def difference(a: Any, b: Any) -> float:
 def test_scale_of_decoding(size: tuple[int, int], target: int, decoded: tuple[int, int]):
     config = InputConfig(height=target, width=target)
     encoded, image = jpeg(picture(*size)), picture(*size)
-    inner, before = fitted(tf.constant(size), config)
+    inner, before = fit_rectangle(tf.constant(size), config)
     pixels = decode_jpeg(encoded, tf.constant(size), inner, 3)
     assert tuple(pixels.shape[:2]) == decoded
     height, width = inner.numpy()
@@ -102,7 +99,7 @@ def test_scale_of_decoding(size: tuple[int, int], target: int, decoded: tuple[in
 @pytest.mark.parametrize("size", [(1024, 269), (1024, 270), (271, 1024), (1024, 1024)])
 def test_what_is_decoded_at_the_size_it_is_shown_in_is_not_resampled(size: tuple[int, int]):
     encoded = jpeg(picture(*size))
-    inner, before = fitted(tf.constant(size), InputConfig())
+    inner, before = fit_rectangle(tf.constant(size), InputConfig())
     (height, width), (top, left) = inner.numpy(), before.numpy()
     made = jpeg_image(encoded, tf.constant(size), InputConfig()).numpy()
     np.testing.assert_array_equal(
@@ -111,7 +108,7 @@ def test_what_is_decoded_at_the_size_it_is_shown_in_is_not_resampled(size: tuple
 
 
 @pytest.mark.parametrize("size", [(30, 20), (20, 30), (30, 30), (1, 30)])
-def test_pixels_of_one_size_are_fitted(size: tuple[int, int]):
+def test_pixels_of_one_size_are_fit_rectangle(size: tuple[int, int]):
     pixels = np.stack([picture(*size), 255 - picture(*size)])
     config = InputConfig(height=30, width=30)
     top, left = (30 - size[0]) // 2, (30 - size[1]) // 2
@@ -133,7 +130,7 @@ def test_pixels_of_one_size_are_fitted(size: tuple[int, int]):
 )
 def test_scale_of_decoding_what_is_stretched(size: tuple[int, int], decoded: tuple[int, int]):
     config = InputConfig(height=256, width=256, fit="stretch")
-    inner, _ = fitted(tf.constant(size), config)
+    inner, _ = fit_rectangle(tf.constant(size), config)
     assert (
         tuple(decode_jpeg(jpeg(picture(*size)), tf.constant(size), inner, 3).shape[:2]) == decoded
     )
@@ -161,7 +158,7 @@ def test_nothing_is_skipped_where_images_shrink(
         shown = raw_images(tf.constant(image[None]), config)[0].numpy()
     else:
         shown = jpeg_image(tf.constant(jpeg(image)), tf.constant(size), config).numpy()
-    inner, before = (part.numpy() for part in fitted(tf.constant(size), config))
+    inner, before = (part.numpy() for part in fit_rectangle(tf.constant(size), config))
     edge = 2  # where the image begins, gray meets white
     shown = shown[before[0] + edge :, before[1] :][: inner[0] - 2 * edge, : inner[1]]
     assert shown.size > 1000
@@ -177,12 +174,6 @@ def test_pixels_shrink_as_jpeg_files_do():
     encoded = jpeg_image(tf.constant(jpeg(image)), tf.constant([1024, 768]), config).numpy()
     for shown in (raw, encoded):
         assert np.sqrt(((shown - expected) ** 2).mean()) < 6
-
-
-def test_normalised_bytes():
-    levels = tf.constant(range(256), tf.uint8)
-    expected = np.arange(256, dtype=np.float32) * np.float32(1 / 255)
-    np.testing.assert_array_equal(normalize(levels), expected)
 
 
 def test_stretch_fills_the_target():
@@ -248,8 +239,8 @@ NAMES = ("boxes", "text", "id", "label", "total", "group", "layout_id")
 
 def features(info: DatasetInfo, config: InputConfig) -> dict[str, np.ndarray]:
     stored = [each for name in NAMES for each in stored_feature(name, info, config)]
-    values = parsed(tf.constant(RECORDS), stored, info, config)
-    one_by_one = [parsed(tf.constant(each), stored, info, config) for each in RECORDS]
+    values = parse_features(tf.constant(RECORDS), stored, info, config)
+    one_by_one = [parse_features(tf.constant(each), stored, info, config) for each in RECORDS]
     for name, batch_values in values.items():
         np.testing.assert_array_equal(tf.stack([each[name] for each in one_by_one]), batch_values)
     read = read_features(values, info, config, NAMES, tf.zeros(3, tf.int64))
