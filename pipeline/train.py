@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import inspect
 import math
 import os
 import re
@@ -243,7 +244,9 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _add_fields(group: Any, options: Any) -> None:
-    helps = dict(re.findall(r"^ {6}(\w+): (.*(?:\n {8}.*)*)", options.__doc__, re.MULTILINE))
+    # Python 3.13 takes the common indentation off docstrings, older ones do not.
+    text = inspect.cleandoc(options.__doc__)
+    helps = dict(re.findall(r"^ {2}(\w+): (.*(?:\n {4}.*)*)", text, re.MULTILINE))
     types = typing.get_type_hints(options)
     for field in dataclasses.fields(options):
         flag = "--" + field.name.replace("_", "-")

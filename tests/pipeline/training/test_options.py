@@ -1,5 +1,6 @@
 """The learning rate's schedules."""
 
+import inspect
 import re
 from typing import Any, Literal
 
@@ -7,6 +8,8 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
+from pipeline.training.options import TrainOptions
+from pipeline.train import make_parser
 from pipeline.training.options import TrainOptions
 
 
@@ -68,3 +71,9 @@ def test_the_rate_follows_the_batch_size():
         global_batch_size=128, learning_rate=0.5, learning_rate_batch=64, schedule="constant"
     )
     assert float(options.make_optimizer().learning_rate.numpy()) == 1.0
+
+
+def test_help_is_found_in_docstrings_as_python_3_13_keeps_them(monkeypatch: pytest.MonkeyPatch):
+    shown = make_parser().format_help()
+    monkeypatch.setattr(TrainOptions, "__doc__", inspect.cleandoc(TrainOptions.__doc__ or ""))
+    assert make_parser().format_help() == shown
