@@ -1,10 +1,18 @@
-# Everything a newcomer needs: `make demo` and `make test`. PYTHON is tested at 3.11 and 3.12.
+# Everything a newcomer needs: `make demo` and `make test`. PYTHON is tested at 3.11 and
+# 3.12 and, without tensorflow-io (`make test-newest`), at 3.13.
 PYTHON ?= python3.11
 BIN := .venv/bin
 DEMO := demo
+DIST := dist
 JOBS ?= 2
+# uv makes the other environments. It takes the Python there is, and trusts the certificates that the system does.
+UV_VERSION := 0.13.9
+UV := .venv-uv-$(UV_VERSION)/bin/uv
+INDEX := $(or $(UV_DEFAULT_INDEX),$(UV_INDEX_URL))
+export UV_PYTHON_DOWNLOADS := never
+export UV_SYSTEM_CERTS := 1
 
-.PHONY: demo test lint test-newest test-halves peers lock clean
+.PHONY: demo test lint test-newest test-halves peers dist lock check-lock clean
 
 demo: .venv/ready
 	rm -rf $(DEMO)
@@ -22,6 +30,7 @@ lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 # The newest TensorFlow and Beam, without tensorflow-io.
 test-newest: .venv-newest/ready
@@ -36,32 +45,46 @@ test-halves: .venv-build/ready .venv-train/ready
 peers: .venv-peers/ready
 	.venv-peers/bin/python -m benchmarks.peers $(DATA)
 
-# .venv holds everything; .venv-NAME what requirements/NAME.lock lists.
-.venv/ready: requirements/all.lock pyproject.toml
-	$(call environment,.venv,$<)
+# The archive of sources and, built from it, the wheel that a release uploads.
+dist: | $(UV)
+	rm -rf $(DIST)
+	$(UV) build --quiet --python $(PYTHON) --out-dir $(DIST)
 
-.venv-%/ready: requirements/%.lock pyproject.toml
-	$(call environment,.venv-$*,$<)
+# What each environment holds: extras (pyproject.toml), and groups, which are not published.
+.venv/ready: SETS := --all-extras --group dev --group servers --group test
+.venv-receipts/ready: SETS := --group receipts
+.venv-newest/ready: SETS := --extra dataflow --extra heic --extra train --group newest --group test
+.venv-build/ready: SETS := --extra build --group test
+.venv-train/ready: SETS := --extra train --group test
+.venv-docs/ready: SETS := --extra build --extra train --group docs --group newest --group receipts
+.venv-peers/ready: SETS := --extra train --group peers --group test
 
-define environment
-$(PYTHON) -m venv $(1)
-$(1)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $(2)
-$(1)/bin/pip install --quiet --disable-pip-version-check --no-deps --editable .
-touch $(1)/ready
-endef
+ENVIRONMENTS := $(addprefix .venv,/ready -receipts/ready -newest/ready -build/ready -train/ready \
+  -docs/ready -peers/ready)
 
-# Resolves every environment anew, from pyproject.toml.
-lock: .venv/ready
-	$(call resolve,all,--extra all)
-	$(call resolve,newest,--extra dataflow --extra dev --extra heic --extra train)
-	$(call resolve,build,--extra build --extra dev)
-	$(call resolve,train,--extra train --extra dev)
-	$(call resolve,peers,--extra peers --extra dev)
+# `uv sync` fetches from the addresses in uv.lock, PyPI's. `uv pip sync` asks the index that uv or pip is
+# configured for, and checks the hashes of uv.lock.
+PIP_INDEX = $(shell $(UV:/uv=)/pip config list 2>/dev/null | sed -n "s/.*\.index-url='\(.*\)'/\1/p" | head -1)
+$(ENVIRONMENTS): export UV_DEFAULT_INDEX = $(or $(INDEX),$(PIP_INDEX))
+$(ENVIRONMENTS): %/ready: uv.lock pyproject.toml | $(UV)
+	$(PYTHON) -m venv $*
+	$(UV) export --quiet --frozen --python $*/bin/python --no-emit-project $(SETS) \
+	  --output-file $*/requirements.txt
+	$(UV) pip sync --quiet --python $*/bin/python --require-hashes $*/requirements.txt
+	$(UV) pip install --quiet --python $*/bin/python --no-deps --editable .
+	touch $@
 
-define resolve
-$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
-  --no-header --upgrade $(2) pyproject.toml --output-file requirements/$(1).lock
-endef
+$(UV):
+	$(PYTHON) -m venv $(UV:/bin/uv=)
+	$(UV:/bin/uv=)/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+# Resolves every environment anew, from pyproject.toml. The lock names PyPI wherever it was made.
+lock: | $(UV)
+	$(UV) lock --upgrade --python $(PYTHON) --default-index https://pypi.org/simple
+
+# Fails where pyproject.toml asks for what uv.lock does not hold.
+check-lock: | $(UV)
+	$(UV) lock --check --python $(PYTHON) --default-index https://pypi.org/simple
 
 clean:
-	rm -rf .venv .venv-newest .venv-build .venv-train .venv-peers $(DEMO)
+	rm -rf .venv .venv-* $(DEMO) $(DIST)

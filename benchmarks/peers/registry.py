@@ -6,7 +6,7 @@ from types import MappingProxyType
 from benchmarks.peers.output import Output
 from benchmarks.peers.stored import Storage
 
-_EXTRA = "pip install 'tillroll[peers]'"
+_PEERS = "make .venv-peers/ready"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class Peer:
 
     title: str
     packages: tuple[str, ...]
-    install: str = _EXTRA
+    install: str = _PEERS
     storages: tuple[Storage, ...] = ("jpeg",)
     channels: tuple[int, ...] = (1, 3)
     fits: tuple[str, ...] = ("pad", "stretch")
