@@ -8,7 +8,6 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
-from pipeline.training.options import TrainOptions
 from pipeline.train import make_parser
 from pipeline.training.options import TrainOptions
 

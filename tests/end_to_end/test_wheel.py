@@ -13,7 +13,7 @@ import pytest
 
 import schemas
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 UNPUBLISHED = {"benchmarks", "docs", "tests"}
 PACKAGES = sorted({path.parent.name for path in ROOT.glob("[!.]*/*.py")} - UNPUBLISHED)
 NEEDS = {"beam_jobs": "apache_beam", "pipeline": "tensorflow"}
