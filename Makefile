@@ -12,7 +12,7 @@ INDEX := $(or $(UV_DEFAULT_INDEX),$(UV_INDEX_URL))
 export UV_PYTHON_DOWNLOADS := never
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: demo test lint test-newest test-halves peers dist lock check-lock clean
+.PHONY: demo test lint docs test-newest test-halves peers dist lock check-lock clean
 
 demo: .venv/ready
 	rm -rf $(DEMO)
@@ -31,6 +31,12 @@ lint: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+# The documentation site, build/docs/index.html. Any warning, such as a broken link, is an error.
+docs: .venv-docs/ready
+	rm -rf build/docs
+	PATH=$(CURDIR)/.venv-docs/bin:$$PATH TF_CPP_MIN_LOG_LEVEL=3 \
+	  sphinx-build --fail-on-warning --keep-going --nitpicky docs build/docs
 
 # The newest TensorFlow and Beam, without tensorflow-io.
 test-newest: .venv-newest/ready

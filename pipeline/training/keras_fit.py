@@ -16,7 +16,7 @@ class MultiWorkerModel(keras.Model):
     """A Keras model whose `fit`, `evaluate` and `predict` work under MultiWorkerMirroredStrategy.
 
     Those of `keras.Model` fail there (keras-team/keras#20585). Make it as any functional model, or
-    name it as the first base class of a model of your own. Under other strategies nothing changes.
+    name it as the first base class of a model of your own. Under other strategies nothing changes::
 
         with strategy.scope():
             model = MultiWorkerModel(inputs, outputs)
@@ -56,6 +56,8 @@ class MultiWorkerModel(keras.Model):
 
 class EpochCheckpoints(keras.callbacks.Callback):
     """Saves model and optimizer after each epoch of `fit`, and restores the newest ones.
+
+    Make it before the dataset, which begins at its step::
 
         model.compile(...)
         checkpoints = EpochCheckpoints(model, "runs/first")
