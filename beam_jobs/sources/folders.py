@@ -1,17 +1,60 @@
-"""Folders of this machine, and the files in folders that are no receipts on any file system."""
+"""Folders of images, with a subfolder for each layout, on any file system."""
 
 import os
 from collections import deque
 from collections.abc import Iterator
 
 from beam_jobs.errors import BuildError
+from beam_jobs.sources.row import Row, make_row
+from beam_jobs.sources.store_folders import entries, files_below
+from beam_jobs.storage import files
 
 _SYSTEM_FILES = ("", "thumbs.db", "desktop.ini")  # "" names the placeholder of a folder in a store
 _PLACEHOLDER_SUFFIX = "_$folder$"  # of Hadoop's placeholders
 
 
+def folder_parts(folder: str) -> Iterator[str]:
+    """Yields what workers may list apart: in a store, all that lies directly in the folder."""
+    if files.is_local(folder):
+        yield folder
+    else:
+        yield from entries(files.join(folder, ""))
+
+
+def folder_rows(part: str, *, folder: str) -> Iterator[Row]:
+    """Yields the rows of the files in a part of a folder, except those of system files.
+
+    Raises:
+      BuildError: a folder can't be listed.
+    """
+    # Beam would read no link to a local folder, and would not say so.
+    local = files.is_local(part)
+    paths = local_files_below(part.rstrip("/") or "/") if local else files_below(part)
+    for path in paths:
+        if not is_system_file(below(path, folder)):
+            yield folder_row(path, folder=folder)
+
+
+def folder_row(path: str, *, folder: str) -> Row:
+    """Returns the row of one file: its path below the folder is its id.
+
+    The first subfolder is its layout: in the folder `in`, `in/aldi/2024/1.jpg` is the receipt
+    `aldi/2024/1.jpg` of the layout `aldi`.
+    """
+    id_ = below(path, folder)
+    layout, slash, _ = id_.partition("/")
+    return make_row(
+        id_=id_, uri=path, layout=layout if slash else "", raw_labels={}, labels=(), source=id_
+    )
+
+
+def below(path: str, folder: str) -> str:
+    """Returns a path relative to the folder that it lies in."""
+    return path.removeprefix(folder.rstrip("/") + "/")
+
+
 def is_system_file(path: str) -> bool:
-    """Whether a file below a folder is an operating system's or a store's own, and no input.
+    """Returns whether a file below a folder belongs to a system or a store, and is not an input.
 
     Its name or that of a folder around it begins with a dot, or it is Thumbs.db, desktop.ini or
     the placeholder of a folder in an object store.
@@ -22,10 +65,10 @@ def is_system_file(path: str) -> bool:
 
 
 def local_files_below(root: str) -> Iterator[str]:
-    """Yields the path of every file below a folder, also behind links, but of no system file.
+    """Yields the path of every file below a local folder, also behind links; no system files.
 
     A folder is walked once, by its own name if it has one below `root`, and otherwise by the first
-    link to it. So folders that link to each other end.
+    link to it. So the walk ends where folders link to each other.
 
     Raises:
       BuildError: a folder can't be listed.
@@ -39,7 +82,7 @@ def local_files_below(root: str) -> Iterator[str]:
         if real_path in walked:
             continue
         walked.add(real_path)
-        for entry in _entries(folder):
+        for entry in _local_entries(folder):
             if is_system_file(entry.name):
                 continue
             if not _is_folder(entry):
@@ -50,10 +93,10 @@ def local_files_below(root: str) -> Iterator[str]:
                 folders.append(entry.path)
 
 
-def _entries(folder: str) -> list[os.DirEntry[str]]:
+def _local_entries(folder: str) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
+        with os.scandir(folder) as scanned:
+            return sorted(scanned, key=lambda entry: entry.name)
     except OSError as error:
         raise BuildError(
             f"folder {folder} can't be listed: {error}; make it readable, or move it out of the "
@@ -64,5 +107,5 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link to itself, say: reading it will tell
+    except OSError:  # a link to itself, for example: the error comes when the file is read
         return False

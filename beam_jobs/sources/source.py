@@ -1,7 +1,7 @@
 """Sources: tables and folders of receipts on any file system, as rows.
 
-A source reads names and labels, never an image. What it can't read becomes a row with a problem,
-which the build quarantines.
+A source reads names and labels, never an image. An input that it can't read becomes a rejected row,
+which goes to the quarantine. Tables are read here, folders by `folders` and `sroie`.
 """
 
 import codecs
@@ -19,10 +19,10 @@ from apache_beam.io.filesystems import FileSystems
 from beam_jobs.errors import BuildError
 from beam_jobs.rejection import Reason
 from beam_jobs.sources import strict_json
-from beam_jobs.sources.folders import is_system_file, local_files_below
+from beam_jobs.sources.folders import below, folder_parts, folder_rows, is_system_file
 from beam_jobs.sources.parquet_table import RowGroup, read_header, read_rows
-from beam_jobs.sources.row import Row, make_row, number, rejected_row
-from beam_jobs.sources.store_folders import entries, files_below
+from beam_jobs.sources.row import Row, make_row, rejected_row
+from beam_jobs.sources.sroie import IMAGE_FOLDER, sroie_row
 from beam_jobs.sources.table_lines import line_ranges, lines_of, lines_of_range
 from beam_jobs.sources.tables import check_header, list_tables
 from beam_jobs.storage import files
@@ -36,7 +36,7 @@ _MAX_FIELD_BYTES = 1 << 24
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """What to read.
+    """Receipts to read: where they are, in which format, and with which labels.
 
     Attributes:
       path: a table (or a glob pattern of tables), or a folder.
@@ -44,7 +44,7 @@ class Source:
       labels: the labels every row must have, beside the layout.
       columns: table column of each of `COLUMNS`, where it has another name.
       image_root: folder that relative image names of a table start from and must stay in.
-      confine_images: whether absolute image names must lie in it, too.
+      confine_images: whether images with absolute names must lie in `image_root`, too.
     """
 
     path: str
@@ -62,23 +62,27 @@ class Source:
             )
 
     def read(self, pipeline: beam.Pipeline) -> beam.PCollection[Row]:
-        """Rows of the source, in no order."""
+        """Reads the rows of the source, in no order."""
         match self.format:
             case "folder":
                 parts = (
                     pipeline
                     | beam.Create([self.path])
-                    | "FolderParts" >> beam.FlatMap(_folder_parts)
+                    | "FolderParts" >> beam.FlatMap(folder_parts)
                     | beam.Reshuffle()
                 )
-                return parts | "FolderRows" >> beam.FlatMap(self.folder_rows)
+                return parts | "FolderRows" >> beam.FlatMap(folder_rows, folder=self.path)
             case "sroie":
                 matches = pipeline | "Match" >> _match(
-                    files.join(files.escape(self.path), "img", "*")
+                    files.join(files.escape(self.path), IMAGE_FOLDER, "*")
                 )
                 images = matches | "Images" >> beam.Filter(self._is_input)
                 # Each row reads two small files: spread that over the workers.
-                return images | beam.Reshuffle() | "SroieRow" >> beam.Map(self.sroie_row)
+                return (
+                    images
+                    | beam.Reshuffle()
+                    | "SroieRow" >> beam.Map(sroie_row, folder=self.path, labels=self.labels)
+                )
             case "parquet":
                 groups = (
                     self._tables(pipeline)
@@ -98,7 +102,7 @@ class Source:
                 return lines | "TableRow" >> beam.FlatMap(self.jsonl_row)
 
     def csv_rows(self, table: FileMetadata) -> Iterator[Row]:
-        """Rows of one CSV file with a header line.
+        """Yields the rows of one CSV file with a header line.
 
         Raises:
           BuildError: the header lacks a column that every row needs.
@@ -121,7 +125,8 @@ class Source:
                 return
             except csv.Error as error:
                 place = f"{table.path}, line {start}"
-                if reader.line_num > start:  # an open quote has swallowed other rows
+                # An open quote takes the rows after it for one cell, so all of them would be lost.
+                if reader.line_num > start:
                     raise BuildError(
                         f"{place}: {error}, up to line {reader.line_num}: fix the quotes"
                     ) from error
@@ -138,7 +143,7 @@ class Source:
                 yield self.table_row(values, source)
 
     def jsonl_row(self, line: bytes) -> Iterator[Row]:
-        """Row of a JSON line; none of a blank one."""
+        """Yields the row of a JSON line, none of a blank line."""
         text = line.removeprefix(codecs.BOM_UTF8).decode(errors="surrogateescape").strip()
         if not text:
             return
@@ -152,7 +157,7 @@ class Source:
             yield self.table_row(values, text)
 
     def row_groups(self, table: FileMetadata) -> list[RowGroup]:
-        """Row groups of one Parquet file.
+        """Lists the row groups of one Parquet file.
 
         Raises:
           BuildError: the file can't be read, or its columns can't be used.
@@ -162,12 +167,12 @@ class Source:
         return groups
 
     def parquet_rows(self, group: RowGroup) -> Iterator[Row]:
-        """Rows of one row group of a Parquet file."""
+        """Yields the rows of one row group of a Parquet file."""
         for values in read_rows(group, {*self._required, *self._optional}):
             yield self.table_row(values, repr(values))
 
     def table_row(self, values: Mapping[str, Any], source: str) -> Row:
-        """Row of one table line; `source` is its text, for the quarantine."""
+        """Returns the row of one line of a table; `source` is its text, for the quarantine."""
         try:
             source.encode()
         except UnicodeEncodeError:
@@ -193,76 +198,16 @@ class Source:
             source=source,
         )
 
-    def folder_rows(self, part: str) -> Iterator[Row]:
-        """Rows of the files of a part of the folder but system files; locally also behind links.
-
-        Raises:
-          BuildError: a folder can't be listed.
-        """
-        local = files.is_local(part)
-        # Beam would read no link to a folder, and say nothing.
-        paths = local_files_below(part.rstrip("/") or "/") if local else files_below(part)
-        for path in paths:
-            if not is_system_file(_below(path, self.path)):
-                yield self.folder_row(path)
-
-    def folder_row(self, path: str) -> Row:
-        """Row of one file below a folder: the first subfolder is its layout, its path its id."""
-        id_ = _below(path, self.path)
-        layout, _, rest = id_.partition("/")
-        return make_row(
-            id_=id_,
-            uri=path,
-            layout=layout if rest else "",
-            raw_labels={},
-            labels=self.labels,
-            source=id_,
-        )
-
-    def sroie_row(self, image: FileMetadata) -> Row:
-        """Row of one image of a SROIE folder: its company, upper-cased, is its layout."""
-        name = _below(image.path, files.join(self.path, "img"))
-        id_ = name.rpartition(".")[0] or name
-        boxes_path = files.join(self.path, "box", f"{id_}.csv")
-        key_path = files.join(self.path, "key", f"{id_}.json")
-        try:
-            key = strict_json.loads(_decoded(files.read(key_path)))
-            if not isinstance(key, dict):
-                raise ValueError("not a JSON object")
-        except (OSError, ValueError) as error:
-            return rejected_row(
-                key_path, Reason.BAD_ROW, f"{key_path}: {error}", id_=id_, uri=image.path
-            )
-        try:
-            boxes = [
-                _quadrilateral(line)
-                for line in _decoded(files.read(boxes_path)).splitlines()
-                if line.strip()
-            ]
-        except (OSError, ValueError) as error:
-            return rejected_row(
-                boxes_path, Reason.BOXES_INVALID, f"{boxes_path}: {error}", id_=id_, uri=image.path
-            )
-        return make_row(
-            id_=id_,
-            uri=image.path,
-            layout=str(key.get("company") or "").upper(),
-            boxes=boxes,
-            raw_labels=key,
-            labels=self.labels,
-            source=json.dumps(key, ensure_ascii=False, sort_keys=True),
-        )
-
     def _is_input(self, file: FileMetadata) -> bool:
-        return not is_system_file(_below(file.path, self.path))
+        return not is_system_file(below(file.path, self.path))
 
     def _tables(self, pipeline: beam.Pipeline) -> beam.PCollection[FileMetadata]:
-        """Metadata of the tables, spread over the workers."""
+        """Lists the tables, spread over the workers."""
         path = pipeline | beam.Create([self.path])
         return path | "ListTables" >> beam.FlatMap(list_tables) | "Spread" >> beam.Reshuffle()
 
     def _image_uri(self, name: str) -> str | None:
-        """Where an image lies; None if that is where the table may name none."""
+        """Returns where an image lies, None if that is outside the folders allowed."""
         leads_up = ".." in name.split("/")
         if _is_absolute(name):
             inside = name.startswith(f"{self.image_root.rstrip('/')}/") and not leads_up
@@ -286,7 +231,7 @@ class Source:
 
     @property
     def _required(self) -> list[str]:
-        """Columns that a table must have."""
+        """Names of the columns that a table must have."""
         labels = [label.name for label in self.labels]
         return [self._column("image"), self._column("layout"), *labels]
 
@@ -299,55 +244,20 @@ class Source:
 
 
 def _match(pattern: str) -> beam.PTransform:
-    """FileMetadata of the files that match."""
+    """Lists the files that match a glob pattern, as FileMetadata."""
     return beam.Create([pattern]) | beam.FlatMap(files.list_files)
 
 
 def _text_lines(path: str) -> Iterator[str]:
-    """Lines of a table's text; what is not UTF-8 becomes lone surrogates."""
+    """Yields the lines of a table's text; bytes that are not UTF-8 become lone surrogates."""
     encoding = "utf-8-sig"  # the first line may start with a byte order mark
     for line in lines_of(path):
         yield line.decode(encoding, errors="surrogateescape")
         encoding = "utf-8"
 
 
-def _folder_parts(folder: str) -> Iterator[str]:
-    """Yields what workers may list apart: in a store, all that lies directly in the folder."""
-    if files.is_local(folder):
-        yield folder
-    else:
-        yield from entries(files.join(folder, ""))
-
-
-def _quadrilateral(line: str) -> dict[str, float | str]:
-    """Bounds of `x1,y1,x2,y2,x3,y3,x4,y4,transcript`; the transcript may hold commas."""
-    cells = line.split(",", 8)
-    if len(cells) < 9:
-        raise ValueError(f"{line!r} is not eight numbers and a transcript")
-    xs, ys = [number(cell) for cell in cells[0:8:2]], [number(cell) for cell in cells[1:8:2]]
-    return {
-        "xmin": min(xs),
-        "ymin": min(ys),
-        "xmax": max(xs),
-        "ymax": max(ys),
-        "text": cells[8].strip(),
-    }
-
-
-def _decoded(data: bytes) -> str:
-    """SROIE's annotations are UTF-8 but for a few files in Latin-1."""
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
-
-
 def _text(value: Any) -> str:
     return "" if value is None else str(value).strip()
-
-
-def _below(path: str, root: str) -> str:
-    return path.removeprefix(root.rstrip("/") + "/")
 
 
 def _is_absolute(path: str) -> bool:

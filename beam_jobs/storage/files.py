@@ -19,17 +19,12 @@ from apache_beam.io.filesystems import FileSystems
 
 from beam_jobs.errors import BuildError
 from beam_jobs.storage import hdfs
+from beam_jobs.storage.blob_storage import BlobStorage
+from beam_jobs.storage.cloud_storage import CloudStorage
 from beam_jobs.storage.local_files import Local
-from beam_jobs.storage.object_stores import (
-    PARALLEL_REQUESTS,
-    S3,
-    BlobStorage,
-    CloudStorage,
-    FileState,
-    Store,
-    http_status,
-)
+from beam_jobs.storage.object_stores import PARALLEL_REQUESTS, FileState, Store, http_status
 from beam_jobs.storage.object_stores import escape as escape
+from beam_jobs.storage.s3 import S3
 
 T = TypeVar("T")
 ByteRange = tuple[str, int, int]  # path, offset, length
@@ -38,6 +33,7 @@ _PATIENCE_S = 30  # a store's client may have tried for minutes by itself
 _READ_AHEAD = 64
 _READ_AHEAD_BYTES = 1 << 28
 _PIECE_BYTES = 1 << 24
+# What says nothing of the file: this machine is short of something, or its mount has gone.
 _ERRORS_OF_THE_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE)
 _STORES: dict[str, type[Store]] = {
     "": Local,
@@ -49,22 +45,22 @@ _STORES: dict[str, type[Store]] = {
 
 
 def is_local(path: str) -> bool:
-    """Whether a path has no scheme."""
+    """Returns whether a path has no scheme, as those of this machine."""
     return "://" not in path
 
 
 def join(directory: str, *names: str) -> str:
-    """Path below a directory; `directory` may end in a slash."""
+    """Joins a directory, which may end in a slash, and names below it."""
     return "/".join((directory.rstrip("/"), *names))
 
 
 def read(path: str) -> bytes:
-    """The whole file, as stored."""
+    """Reads a whole file, as stored."""
     return read_range(path, 0, sys.maxsize)
 
 
 def read_range(path: str, offset: int, length: int) -> bytes:
-    """`length` bytes from `offset`; fewer only where the file ends.
+    """Reads `length` bytes from `offset` on, fewer only where the file ends.
 
     Raises:
       FileNotFoundError: there is no such file.
@@ -79,7 +75,7 @@ def read_range(path: str, offset: int, length: int) -> bytes:
         if isinstance(error, OSError) and error.errno in _ERRORS_OF_THE_MACHINE:
             raise BuildError(
                 f"{path} could not be read, which is no fault of the file: {error!r}; run the same "
-                "command again once that is mended"
+                "command again once that is fixed"
             ) from error
         if _refuses_credentials(path, error):
             raise BuildError(
@@ -111,7 +107,7 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether the store or the network failed, rather than the file."""
+    """Returns whether the store or the network failed, rather than the file."""
     if isinstance(error, ConnectionError | TimeoutError):
         return True
     if (status := _status(error)) is not None:
@@ -122,7 +118,7 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _refuses_credentials(path: str, error: Exception) -> bool:
-    """Whether a store knows none of its files to these credentials, as when they have expired."""
+    """Returns whether a store refuses these credentials for all files, as after they expired."""
     status = _status(error)
     # To S3, a HEAD request with a token that has expired is a bad request.
     expired = status == HTTPStatus.BAD_REQUEST and path.startswith("s3://")
@@ -130,7 +126,7 @@ def _refuses_credentials(path: str, error: Exception) -> bool:
 
 
 def _status(error: Exception) -> int | None:
-    """The HTTP status that a store's client raised."""
+    """Returns the HTTP status that a store's client raised, None if it raised none."""
     status = http_status(error)
     return hdfs.status(error) if status is None else status
 
@@ -169,7 +165,7 @@ def read_ranges(ranges: Iterable[tuple[str, int, int]]) -> Iterator[bytes]:
     """Yields the bytes of each (path, offset, length) in order; remote ones are read ahead."""
     ranges = list(ranges)
     if all(is_local(path) for path, _, _ in ranges):
-        yield from (read_range(*each) for each in ranges)
+        yield from (read_range(*byte_range) for byte_range in ranges)
         return
     with ThreadPoolExecutor(PARALLEL_REQUESTS) as pool:
         pending: deque[tuple[int, Future[bytes]]] = deque()
@@ -220,15 +216,24 @@ def _asking(path: str) -> Iterator[None]:
 
 
 def exists(path: str) -> bool:
-    """Whether a file, or on a file system with folders a folder, is there."""
+    """Returns whether a file exists, or on a file system with folders a folder."""
     with _asking(path):
         return _store(path).exists(path)
 
 
 def state(path: str) -> FileState | None:
-    """Size and version of a file; None: there is no such file."""
+    """Returns size and version of a file, None if there is no such file."""
     with _asking(path):
         return _store(path).state(path)
+
+
+def entries(folder: str) -> Iterator[str]:
+    """Yields the paths of the files and folders in a folder; those of folders end in a slash.
+
+    Args:
+      folder: ends in a slash.
+    """
+    return _store(folder).entries(folder)
 
 
 def map_paths(function: Callable[[str], T], paths: Sequence[str]) -> Iterator[T]:
@@ -241,7 +246,7 @@ def map_paths(function: Callable[[str], T], paths: Sequence[str]) -> Iterator[T]
 
 
 def list_files(pattern: str) -> list[FileMetadata]:
-    """Metadata of the files that match a glob pattern; none is no error."""
+    """Lists the files that match a glob pattern; it is no error if there are none."""
     with _asking(pattern):
         try:
             return _store(pattern).match(pattern)
@@ -252,13 +257,13 @@ def list_files(pattern: str) -> list[FileMetadata]:
 
 
 def list_below(directory: str) -> list[str]:
-    """Paths of all files below a directory."""
+    """Lists the paths of all files below a directory."""
     with _asking(directory):
         return _store(directory).list_below(directory)
 
 
 def _tells_of_absence(error: Exception) -> bool:
-    """Whether all that is wrong is that a file is not there; Blob Storage's status is 404."""
+    """Returns whether an error says only that a file is not there, as status 404 does."""
     if isinstance(error, BeamIOError):
         causes = (error.exception_details or {}).values()
         return bool(causes) and all(_tells_of_absence(cause) for cause in causes)
@@ -272,7 +277,7 @@ def delete(paths: list[str]) -> None:
 
 
 def delete_tree(directory: str) -> None:
-    """Deletes a directory and everything below it; nothing there is no error."""
+    """Deletes a directory and everything below it; it is no error if nothing is there."""
     _store(directory).delete_tree(directory)
 
 
@@ -282,5 +287,5 @@ def _store(path: str) -> Store:
 
 @cache
 def store_of(scheme: str | None) -> Store:
-    """The store of a scheme, with the job's options."""
+    """Returns the store of a scheme, with the job's options; made once in a process."""
     return _STORES.get(scheme or "", Store)()

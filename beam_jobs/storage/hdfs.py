@@ -1,4 +1,4 @@
-"""HDFS where Beam's own file system for it falls short; `beam_jobs.storage.files` is who asks.
+"""HDFS, where Beam's own file system for it falls short.
 
 Beam's match sees one level of folders and takes folders for files, its rename fails where the
 target is there, and its exists takes any refusal for a file that is not there.
@@ -16,7 +16,7 @@ from apache_beam.io.filesystems import FileSystems
 from beam_jobs.errors import BuildError
 from beam_jobs.storage.object_stores import FileState, Store, for_each
 
-# What is a file's own fault: the client tells no HTTP status, only the name of the exception.
+# Exceptions by which a file is at fault: the client gives their name, but no HTTP status.
 _STATUS = {
     "FileNotFoundException": HTTPStatus.NOT_FOUND,
     "AccessControlException": HTTPStatus.FORBIDDEN,
@@ -26,8 +26,20 @@ _STATUS = {
 
 
 def status(error: Exception) -> int | None:
-    """The HTTP status behind a client's error, where the file is at fault."""
+    """Returns the HTTP status behind a client's error, None unless a file is at fault."""
     return _STATUS.get(str(getattr(error, "exception", None)))
+
+
+def _client_and_name(path: str) -> tuple[Any, str]:
+    """Returns the client that Beam's file system keeps to itself, and HDFS's name of a path."""
+    file_system = FileSystems.get_filesystem(path)
+    _, name = file_system._parse_url(path)
+    return file_system._hdfs_client, name
+
+
+def _rename_over(client: Any, old_name: str, new_name: str) -> Any:
+    """Renames as the client's `rename` does, with an option of HDFS that it does not offer."""
+    return client._rename(old_name, destination=new_name, renameoptions="OVERWRITE")
 
 
 class Hdfs(Store):
@@ -68,9 +80,13 @@ class Hdfs(Store):
     def list_below(self, directory: str) -> list[str]:
         return [metadata.path for metadata in _walk(directory.rstrip("/") + "/", 0)]
 
+    def entries(self, folder: str) -> Iterator[str]:
+        for name, found in _ask(folder, lambda client, path: client.list(path, status=True)) or ():
+            yield f"{folder}{name}/" if found["type"] == "DIRECTORY" else f"{folder}{name}"
+
 
 def _walk(folder: str, levels: int) -> list[FileMetadata]:
-    """Metadata of the files below a folder, of so many levels of folders; 0: of all."""
+    """Lists the files below a folder, of so many levels of folders; 0: of all levels."""
 
     def walk(client: Any, root: str) -> list[FileMetadata]:
         return [
@@ -84,22 +100,10 @@ def _walk(folder: str, levels: int) -> list[FileMetadata]:
     return _ask(folder, walk) or []
 
 
-def entries(folder: str) -> Iterator[str]:
-    """Yields the paths of the files and folders in a folder, whose path ends in a slash, as theirs.
-
-    Raises:
-      BuildError: HDFS refused, or did not answer.
-    """
-    for name, found in _ask(folder, lambda client, path: client.list(path, status=True)) or ():
-        yield f"{folder}{name}/" if found["type"] == "DIRECTORY" else f"{folder}{name}"
-
-
 def _rename(source: str, target: str) -> None:
     """Renames a file in one step, replacing what is there."""
-    _, new = FileSystems.get_filesystem(target)._parse_url(target)
-    answer = _ask(
-        source, lambda client, old: client._rename(old, destination=new, renameoptions="OVERWRITE")
-    )
+    _, new_name = _client_and_name(target)
+    answer = _ask(source, lambda client, old_name: _rename_over(client, old_name, new_name))
     if answer is None:
         raise FileNotFoundError(f"{source} could not be moved to {target}: it is not there")
     # A gateway (HttpFS) does not know the option, and answers as to a plain rename.
@@ -117,19 +121,18 @@ def _metadata(path: str, found: dict[str, Any]) -> FileMetadata:
 
 
 def _ask(path: str, request: Callable[[Any, str], Any]) -> Any:
-    """The answer to `request(client, its name of the path)`; None: nothing is there.
+    """Returns the answer to `request(client, HDFS's name of the path)`, None if nothing is there.
 
     Raises:
       BuildError: HDFS refused, or did not answer.
     """
     if path.startswith("hdfs:///"):  # Beam would ask for //, which HDFS does not know
         raise BuildError(
-            f"{path} is no path that Beam knows: write hdfs://folder/file for /folder/file, or "
+            f"{path} is not a path that Beam knows: write hdfs://folder/file for /folder/file, or "
             "hdfs://namenode/folder/file with --hdfs_full_urls"
         )
-    file_system = FileSystems.get_filesystem(path)
     try:
-        return request(file_system._hdfs_client, file_system._parse_url(path)[1])
+        return request(*_client_and_name(path))
     except Exception as error:
         if status(error) == HTTPStatus.NOT_FOUND:
             return None

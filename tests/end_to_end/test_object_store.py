@@ -260,7 +260,7 @@ def test_a_file_is_uploaded_once_and_never_copied(
 ):
     store = files.store_of(FileSystems.get_scheme(root))
     monkeypatch.setattr(store, "move", None)
-    monkeypatch.setattr(object_stores, "_SPOOL_BYTES", 1 << 20)
+    monkeypatch.setattr(object_stores, "SPOOL_BYTES", 1 << 20)
     data = np.random.default_rng(size).bytes(size)
     for _ in range(2):
         with files.create(files.join(root, "a[1]*")) as file:

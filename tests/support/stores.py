@@ -21,7 +21,6 @@ import pytest
 from apache_beam.io.filesystems import FileSystems
 
 from beam_jobs.running.runner import beam_options
-from beam_jobs.sources.store_folders import client_of
 from beam_jobs.storage.files import store_of
 from tests.support.blob_server import ACCOUNT, KEY, BlobServer
 from tests.support.tls_proxy import TlsProxy
@@ -249,9 +248,7 @@ def started(name: str, folder: Path) -> Iterator[TestStore]:
     """A store of `STORE_NAMES`, which this process can reach too; `folder` is for its files."""
     with _STORES[name](folder) as store:
         store_of.cache_clear()
-        client_of.cache_clear()
         FileSystems.set_options(beam_options(store.options))
         yield store
     store_of.cache_clear()
-    client_of.cache_clear()
     FileSystems.set_options(beam_options(()))

@@ -18,12 +18,14 @@ from apache_beam.io.filesystem import FileMetadata
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.testing.util import assert_that
 
-import beam_jobs.sources.source
+import beam_jobs.sources.folders
 from beam_jobs.errors import BuildError
 from beam_jobs.rejection import Reason
 from beam_jobs.sources import table_lines
+from beam_jobs.sources.folders import folder_row, folder_rows
 from beam_jobs.sources.row import Row
 from beam_jobs.sources.source import InputFormat, Source
+from beam_jobs.sources.sroie import sroie_row
 from beam_jobs.storage.files import escape
 from schemas.receipt import Label
 
@@ -360,12 +362,12 @@ def test_bad_lines_are_kept_as_they_were() -> None:
 )
 @pytest.mark.parametrize("root", ["/data", "/data/"])
 def test_folder(root: str, path: str, id_: str, layout: str) -> None:
-    row = source("folder", root).folder_row(path)
+    row = folder_row(path, folder=root)
     assert row == Row(id=id_, uri=path, categories={"layout": layout})
 
 
 def test_a_file_beside_the_folders_has_no_layout() -> None:
-    row = source("folder").folder_row("/data/a.jpg")
+    row = folder_row("/data/a.jpg", folder="/data")
     assert row.problem == (Reason.LAYOUT_MISSING, "the receipt has no layout")
     assert (row.id, row.uri) == ("a.jpg", "/data/a.jpg")
 
@@ -378,7 +380,7 @@ def test_links_to_folders_are_followed_but_not_in_circles(tmp_path: Path) -> Non
     (root / "bakery").symlink_to(tmp_path / "elsewhere")
     (root / "kiosk" / "d.jpg").symlink_to(tmp_path / "gone")
     (tmp_path / "elsewhere" / "back").symlink_to(root)
-    found = source("folder", root).folder_rows(f"{root}/")
+    found = folder_rows(f"{root}/", folder=str(root))
     assert sorted(row.id for row in found) == [
         *("bakery/b.jpg", "bakery/deep/c.jpg", "kiosk/a.jpg", "kiosk/d.jpg"),
     ]
@@ -392,16 +394,16 @@ def test_links_and_system_files_add_no_rows(tmp_path: Path) -> None:
     (tmp_path / "shop" / "zoo").symlink_to(tmp_path / "zoo")
     (tmp_path / "zoo" / "shop").symlink_to(tmp_path / "shop")
     (tmp_path / "zoo" / "itself").symlink_to(tmp_path / "zoo" / "itself")
-    rows = source("folder", tmp_path).folder_rows(str(tmp_path))
+    rows = folder_rows(str(tmp_path), folder=str(tmp_path))
     assert sorted(row.id for row in rows) == ["shop/a.jpg", "zoo/c.jpg", "zoo/itself"]
 
 
 def test_placeholders_of_a_store_add_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["", "shop/", "shop_$folder$", "shop/a.jpg", "shop/.DS_Store"]
     monkeypatch.setattr(
-        beam_jobs.sources.source, "files_below", lambda part: [part + n for n in names]
+        beam_jobs.sources.folders, "files_below", lambda part: [part + n for n in names]
     )
-    rows = source("folder", "gs://b/in").folder_rows("gs://b/in/")
+    rows = folder_rows("gs://b/in/", folder="gs://b/in")
     assert [row.uri for row in rows] == ["gs://b/in/shop/a.jpg"]
 
 
@@ -421,14 +423,14 @@ def test_a_folder_that_can_t_be_listed_ends_the_build(
 
     monkeypatch.setattr(os, "scandir", refuse)
     with pytest.raises(BuildError, match=f"^folder {tmp_path} can't be listed: .*Permission"):
-        list(source("folder", tmp_path).folder_rows(str(tmp_path)))
+        list(folder_rows(str(tmp_path), folder=str(tmp_path)))
 
 
 def test_a_file_whose_name_is_not_utf8_is_quarantined(tmp_path: Path) -> None:
     folder = os.fsencode(tmp_path) + b"/kiosk"
     Path(os.fsdecode(folder)).mkdir()
     Path(os.fsdecode(folder + b"/\xff.jpg")).write_bytes(b"x")
-    [row] = source("folder", tmp_path).folder_rows(str(tmp_path))
+    [row] = folder_rows(str(tmp_path), folder=str(tmp_path))
     assert row.problem is not None
     assert row.problem[0] == Reason.BAD_ROW
     assert Row.from_bytes(row.to_bytes()) == row
@@ -453,7 +455,7 @@ def sroie(tmp_path: Path) -> Callable[..., Row]:
             if data is not None:
                 (tmp_path / folder / (stem + suffix)).write_bytes(data)
         labels = (Label(name="total", type="string"),) if key and b"total" in key else ()
-        return source("sroie", tmp_path, labels=labels).sroie_row(metadata(image))
+        return sroie_row(metadata(image), folder=str(tmp_path), labels=labels)
 
     return read
 

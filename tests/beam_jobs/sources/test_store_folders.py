@@ -8,8 +8,7 @@ import pytest
 pytest.importorskip("apache_beam")
 
 from beam_jobs.errors import BuildError
-from beam_jobs.sources import store_folders
-from beam_jobs.sources.source import Source
+from beam_jobs.sources.folders import folder_rows
 from beam_jobs.sources.store_folders import entries, files_below
 from beam_jobs.storage import files
 from tests.support.stores import STORE_NAMES, started
@@ -59,18 +58,14 @@ def test_the_files_of_all_parts_are_those_below_the_folder(folder: str):
     assert sorted(path.removeprefix(f"{folder}/") for path in found) == sorted(NAMES)
 
 
-def source(path: str) -> Source:
-    return Source(path=path, format="folder", columns={}, image_root="")
-
-
 def in_memory(monkeypatch: pytest.MonkeyPatch, tree: dict[str, Iterator[str]]) -> None:
-    monkeypatch.setitem(store_folders._LISTERS, "s3", tree.__getitem__)
+    monkeypatch.setattr(files, "entries", tree.__getitem__)
 
 
 def test_a_folder_without_end_is_read_as_it_is_listed(monkeypatch: pytest.MonkeyPatch):
     endless = (f"s3://b/in/shop/{number}.jpg" for number in itertools.count())
     in_memory(monkeypatch, {"s3://b/in/shop/": endless})
-    rows = source("s3://b/in").folder_rows("s3://b/in/shop/")
+    rows = folder_rows("s3://b/in/shop/", folder="s3://b/in")
     first = list(itertools.islice(rows, 3))
     assert [(row.id, row.categories["layout"]) for row in first] == [
         ("shop/0.jpg", "shop"),
@@ -88,7 +83,7 @@ def test_a_folder_that_can_t_be_listed_ends_the_build(monkeypatch: pytest.Monkey
     def refuse(folder: str) -> Iterator[str]:
         raise PermissionError("no credentials")
 
-    monkeypatch.setitem(store_folders._LISTERS, "s3", refuse)
+    monkeypatch.setattr(files, "entries", refuse)
     with pytest.raises(
         BuildError,
         match=r"^folder s3://b/in/ can't be listed: PermissionError\('no credentials'\); check",

@@ -10,8 +10,10 @@ pytest.importorskip("apache_beam")
 from apache_beam.io.filesystems import FileSystems
 
 from beam_jobs.storage import hdfs
+from beam_jobs.storage.blob_storage import BlobStorage
+from beam_jobs.storage.cloud_storage import CloudStorage
 from beam_jobs.storage.hdfs import Hdfs
-from beam_jobs.storage.object_stores import S3, BlobStorage, CloudStorage
+from beam_jobs.storage.s3 import S3
 
 _TIMEOUT_S = 30
 

@@ -1,0 +1,77 @@
+"""Folders in the form of the SROIE data set: `img/X.jpg` with `box/X.csv` and `key/X.json`.
+
+A box file has one line per text line, with the corners of a quadrilateral: x1,y1,x2,y2,x3,y3,x4,y4,
+transcript. A key file is a JSON object with the labels, such as company, date, address and total.
+"""
+
+import json
+from collections.abc import Sequence
+
+from apache_beam.io.filesystem import FileMetadata
+
+from beam_jobs.rejection import Reason
+from beam_jobs.sources import strict_json
+from beam_jobs.sources.folders import below
+from beam_jobs.sources.row import Row, make_row, number, rejected_row
+from beam_jobs.storage import files
+from schemas.receipt import Label
+
+IMAGE_FOLDER = "img"
+
+
+def sroie_row(image: FileMetadata, *, folder: str, labels: Sequence[Label]) -> Row:
+    """Returns the row of one image of a SROIE folder: its company, upper-cased, is its layout."""
+    name = below(image.path, files.join(folder, IMAGE_FOLDER))
+    id_ = name.rpartition(".")[0] or name
+    boxes_path = files.join(folder, "box", f"{id_}.csv")
+    key_path = files.join(folder, "key", f"{id_}.json")
+    try:
+        key = strict_json.loads(_decoded(files.read(key_path)))
+        if not isinstance(key, dict):
+            raise ValueError("not a JSON object")
+    except (OSError, ValueError) as error:
+        return rejected_row(
+            key_path, Reason.BAD_ROW, f"{key_path}: {error}", id_=id_, uri=image.path
+        )
+    try:
+        boxes = [
+            _quadrilateral(line)
+            for line in _decoded(files.read(boxes_path)).splitlines()
+            if line.strip()
+        ]
+    except (OSError, ValueError) as error:
+        return rejected_row(
+            boxes_path, Reason.BOXES_INVALID, f"{boxes_path}: {error}", id_=id_, uri=image.path
+        )
+    return make_row(
+        id_=id_,
+        uri=image.path,
+        layout=str(key.get("company") or "").upper(),
+        boxes=boxes,
+        raw_labels=key,
+        labels=labels,
+        source=json.dumps(key, ensure_ascii=False, sort_keys=True),
+    )
+
+
+def _quadrilateral(line: str) -> dict[str, float | str]:
+    """Returns the bounds of the quadrilateral of a line; its transcript may hold commas."""
+    cells = line.split(",", 8)
+    if len(cells) < 9:
+        raise ValueError(f"{line!r} is not eight numbers and a transcript")
+    xs, ys = [number(cell) for cell in cells[0:8:2]], [number(cell) for cell in cells[1:8:2]]
+    return {
+        "xmin": min(xs),
+        "ymin": min(ys),
+        "xmax": max(xs),
+        "ymax": max(ys),
+        "text": cells[8].strip(),
+    }
+
+
+def _decoded(data: bytes) -> str:
+    """Decodes SROIE's annotations, which are UTF-8 but for a few files in Latin-1."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
