@@ -36,14 +36,10 @@ from beam_jobs.sharding.histograms import Histogram, check_layouts
 from beam_jobs.sources.row import Row
 from beam_jobs.storage import files
 from beam_jobs.storage.files import ByteRange
+from beam_jobs.writing.listings import WriteDuplicates, WriteQuarantine
 from beam_jobs.writing.output import check_finished, check_foreign
 from beam_jobs.writing.publish import ChunkSummary, Publisher
-from beam_jobs.writing.shards import (
-    ShardWriter,
-    Vocabularies,
-    WriteDuplicates,
-    WriteQuarantine,
-)
+from beam_jobs.writing.shards import ShardWriter, Vocabularies
 from schemas.receipt import LAYOUT
 
 INPUTS_NAME = "inputs.json"

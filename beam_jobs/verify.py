@@ -86,16 +86,16 @@ def _run(argv: Sequence[str] | None) -> int:
             standing += not excluded_now
             excludable += fault.excludable
         if not standing:
-            print(_praise(known.directory))
+            print(_summary(known.directory))
     except BuildError as error:  # a store that does not answer
         print(f"error: {error}", file=sys.stderr)
         return 1
     if standing:
-        print(_verdict(known.directory, standing, excludable, known.exclude), file=sys.stderr)
+        print(_failure(known.directory, standing, excludable, known.exclude), file=sys.stderr)
     return 1 if standing else 0
 
 
-def _praise(directory: str) -> str:
+def _summary(directory: str) -> str:
     manifest = read_manifest(directory)
     shards = sum(len(split.shards) for split in manifest.splits.values())
     sentence = (
@@ -111,11 +111,11 @@ def _praise(directory: str) -> str:
     return sentence
 
 
-def _verdict(directory: str, standing: int, excludable: int, exclude: bool) -> str:
+def _failure(directory: str, standing: int, excludable: int, exclude: bool) -> str:
     sentence = f"{directory} has {standing} fault{'s' if standing > 1 else ''}"
     if exclude:
         return (
-            f"{sentence} that can't be excluded: restore what is named from a copy, or build the "
+            f"{sentence} that can't be excluded: restore the files named from a copy, or build the "
             "dataset again"
         )
     if excludable:
@@ -161,20 +161,18 @@ def verify(
     yield from check_names(directory, manifest)
     yield from check_files(directory, manifest)
 
-    tasks = [
-        (name, number, excluded.shards.get(shard.name, ()))
-        for name, split in manifest.splits.items()
-        for number, shard in enumerate(split.shards)
-    ]
     totals = Totals(manifest)
     newly_excluded: list[Fault] = []
-    results = check_shards(
-        directory, manifest, tasks, exclude=exclude, workers=workers, options=options
-    )
-    for (name, number, _), check in zip(
-        tasks, tqdm(results, total=len(tasks), unit=" shards", disable=not progress), strict=True
+    for split, shard_name, check in _checked_shards(
+        directory,
+        manifest,
+        excluded,
+        exclude=exclude,
+        workers=workers,
+        options=options,
+        progress=progress,
     ):
-        totals.add(name, check)
+        totals.add(split, check)
         records = []
         for fault in check.faults:
             if exclude and fault.excludable:
@@ -182,18 +180,42 @@ def verify(
                 records.append(excluded_record(fault))
             else:
                 yield replace(fault, excludable=fault.excludable and can_exclude)
-        excluded = excluded.adding(manifest.splits[name].shards[number].name, records)
+        excluded = excluded.adding(shard_name, records)
     yield from totals.faults(directory)
     if newly_excluded:
         write_excluded(directory, excluded)
         yield from newly_excluded
 
 
+def _checked_shards(
+    directory: str,
+    manifest: Manifest,
+    excluded: Excluded,
+    *,
+    exclude: bool,
+    workers: int | None,
+    options: PipelineOptions | None,
+    progress: bool,
+) -> Iterator[tuple[str, str, ShardCheck]]:
+    """Yields (split, name of the shard, its check) of all shards; arguments as in `verify`."""
+    tasks = [
+        (split, number, excluded.shards.get(shard.name, ()))
+        for split, shards in manifest.splits.items()
+        for number, shard in enumerate(shards.shards)
+    ]
+    checks = check_shards(
+        directory, manifest, tasks, exclude=exclude, workers=workers, options=options
+    )
+    bar = tqdm(checks, total=len(tasks), unit=" shards", disable=not progress)
+    for (split, number, _), check in zip(tasks, bar, strict=True):
+        yield split, manifest.splits[split].shards[number].name, check
+
+
 def _read_manifest(directory: str) -> tuple[Manifest | None, list[Fault]]:
-    """The manifest, None if there is nothing to be read, and what is wrong with it."""
+    """Reads the manifest, None if it can't be read, and lists its faults."""
     completed, path = files.join(directory, COMPLETED), files.join(directory, MANIFEST)
     if not files.exists(completed):
-        message = "is not there: no finished dataset, build it again"
+        message = "is not there: the dataset is not finished, build it again"
         return None, [Fault(file=completed, message=message)]
     faults = []
     try:
@@ -208,7 +230,7 @@ def _read_manifest(directory: str) -> tuple[Manifest | None, list[Fault]]:
 
 
 class Totals:
-    """Sums over all shards, taken while they are checked: no shard's counts are kept."""
+    """Sums over all shards, added up shard by shard: the counts of single shards are not kept."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
@@ -229,17 +251,17 @@ class Totals:
         self._id_hashes.frombytes(check.id_hashes.tobytes())
 
     def faults(self, directory: str) -> Iterator[Fault]:
-        """Yields what is wrong with the sums."""
+        """Yields the faults of the sums."""
         path = files.join(directory, MANIFEST)
         for (split, name), counts in self._counts.items():
             if split in self._unreadable:
-                continue  # an index can't be read: said already
+                continue  # an index can't be read, which is a fault already
             if self._manifest.splits[split].category_counts[name] != tuple(counts.tolist()):
-                yield Fault(file=path, message=f"{name} counts of {split} are not the records'")
+                yield Fault(file=path, message=f"{name} counts of {split} differ from its records")
         hashes = np.frombuffer(self._id_hashes, np.uint64)
         hashes.sort()
         if repeated := int((hashes[1:] == hashes[:-1]).sum()):
-            yield Fault(file=path, message=f"{repeated} ids occur in the dataset more than once")
+            yield Fault(file=path, message=f"{repeated} ids occur more than once in the dataset")
 
 
 if __name__ == "__main__":

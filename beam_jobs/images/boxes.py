@@ -1,4 +1,4 @@
-"""Boxes follow their image: to fractions of the upright image, and into a padded one."""
+"""Boxes of text lines, turned with their image and scaled to fractions of it."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,9 @@ from beam_jobs.rejection import Reason, RejectionError
 from beam_jobs.sources.row import Box
 
 EXIF_TRANSPOSED = (5, 6, 7, 8)  # orientations that swap width and height
-# Of (xmin, ymin, xmax, ymax): which of them each becomes, and which of the new ones are mirrored.
+# By EXIF orientation: the old side that each new one (xmin, ymin, xmax, ymax) comes from, and the
+# new sides that are mirrored, 1 - side. In an image of orientation 6, which is to be turned right
+# by 90 degrees, the new xmin is 1 - ymax: old side 3, mirrored. The new ymin is xmin: old side 0.
 _TURNS = {
     2: ([2, 1, 0, 3], [0, 2]),
     3: ([2, 3, 0, 1], [0, 1, 2, 3]),
@@ -23,7 +25,11 @@ _TURNS = {
 def relative_boxes(
     boxes: Sequence[Box], size: tuple[int, int], orientation: int, frame: str
 ) -> tuple[tuple[Box, ...], int]:
-    """Boxes as fractions of the upright image, clipped to it; and how many were clipped."""
+    """Scales boxes to fractions of the upright image, and clips them to it.
+
+    Returns:
+      The boxes, and the number of boxes that were clipped.
+    """
     if frame == "upright":
         if orientation in EXIF_TRANSPOSED:
             size = size[::-1]

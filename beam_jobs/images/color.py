@@ -1,4 +1,4 @@
-"""Any colour mode to 8-bit RGB or greyscale on white."""
+"""Conversion of any color mode to 8-bit RGB or grayscale on white."""
 
 import io
 from collections.abc import Iterator
@@ -7,14 +7,14 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageCms
 
-_GREY_MODES = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "F")
+_GRAY_MODES = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "F")
 _BAND_PIXELS = 1 << 20
 
 
-def in_colour(image: Image.Image, channels: int | None, profile: bytes | None) -> Image.Image:
-    """8-bit RGB or greyscale on white; the image itself if it is that already."""
-    grey = image.mode in _GREY_MODES
-    wanted = {1: "L", 3: "RGB", None: "L" if grey else "RGB"}[channels]
+def in_color(image: Image.Image, channels: int | None, profile: bytes | None) -> Image.Image:
+    """Converts to 8-bit RGB or grayscale on white; returns the same image if it is that already."""
+    gray = image.mode in _GRAY_MODES
+    wanted = {1: "L", 3: "RGB", None: "L" if gray else "RGB"}[channels]
     if image.mode.startswith("I") or image.mode == "F":
         image = _eight_bit(image)
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
@@ -45,13 +45,13 @@ def _on_white(image: Image.Image) -> Image.Image:
 
 
 def _eight_bit(image: Image.Image) -> Image.Image:
-    """16-bit, 32-bit and float greyscale; Pillow's own convert clips them at 255."""
+    """Scales 16-bit, 32-bit and float grayscale; Pillow's own convert clips them at 255."""
     white = _white(image)
-    grey = Image.new("L", image.size)
+    gray = Image.new("L", image.size)
     for top, band in _bands(image):
         levels = np.clip(np.rint(_finite(band) / white * 255), 0, 255)
-        grey.paste(Image.fromarray(levels.astype(np.uint8)), (0, top))
-    return grey
+        gray.paste(Image.fromarray(levels.astype(np.uint8)), (0, top))
+    return gray
 
 
 def _white(image: Image.Image) -> float:
@@ -60,7 +60,7 @@ def _white(image: Image.Image) -> float:
     # The format does not say what white is: take the smallest usual one that fits.
     peak = max(float(_finite(band).max()) for _, band in _bands(image))
     usual = (1.0, 255.0, 65535.0) if image.mode == "F" else (255.0, 65535.0)
-    return next((each for each in usual if peak <= each), peak)
+    return next((white for white in usual if peak <= white), peak)
 
 
 def _finite(image: Image.Image) -> npt.NDArray[np.float64]:

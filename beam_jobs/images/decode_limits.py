@@ -58,7 +58,7 @@ def check_limits(
 
 
 def _scan_count(data: bytes, *, progressive: bool) -> int:
-    """Upper bound of the scans that are decoded: those of an EXIF thumbnail may count, too."""
+    """Counts the scans that are decoded, or more: an EXIF thumbnail has scans of its own."""
     return 1 if not progressive and _has_single_scan(data) else data.count(b"\xff\xda")
 
 
@@ -79,7 +79,7 @@ def _has_single_scan(data: bytes) -> bool:
 
 
 def _has_second_page(image: TiffImagePlugin.TiffImageFile, data: bytes) -> bool:
-    """Returns whether a TIFF file has a second image that is no thumbnail and no mask."""
+    """Returns whether a TIFF file has a second image other than a thumbnail or a mask."""
     if not image.is_animated:
         return False
     with Image.open(io.BytesIO(data), formats=["TIFF"]) as pages:

@@ -1,4 +1,4 @@
-"""One receipt image: decoded, upright, 8-bit RGB or greyscale, fitted, stored; with Pillow only."""
+"""One receipt image: decoded, upright, 8-bit RGB or grayscale, fitted, stored; with Pillow only."""
 
 import io
 import math
@@ -10,7 +10,7 @@ import xxhash
 from PIL import Image, UnidentifiedImageError
 
 from beam_jobs.images.boxes import EXIF_TRANSPOSED, relative_boxes
-from beam_jobs.images.color import in_colour
+from beam_jobs.images.color import in_color
 from beam_jobs.images.decode_limits import check_limits, memory_bytes
 from beam_jobs.images.kept_jpeg import kept_bytes
 from beam_jobs.rejection import Reason, RejectionError
@@ -32,7 +32,7 @@ _LARGE_BYTES = 512 << 20  # of 38 megapixels, which take longer to decode than a
 
 @dataclass(frozen=True, kw_only=True)
 class ImageOptions:
-    """How images are prepared; equal options and inputs give equal bytes.
+    """Options of preparing images; equal options and inputs give equal bytes.
 
     Attributes:
       encoding: "jpeg", or "raw" for decoded pixels of one fixed size.
@@ -40,13 +40,13 @@ class ImageOptions:
       quality: JPEG quality, 1 to 95.
       raw_size: (height, width) of raw images in pixels.
       fit: raw images are fitted into `raw_size` with white padding, or stretched to it.
-      channels: 1 for greyscale, 3 for RGB, None to keep greyscale inputs grey.
+      channels: 1 for grayscale, 3 for RGB, None to keep grayscale inputs gray.
       max_pixels: larger images are rejected before they are decoded.
       min_side: images with a shorter side, in pixels, are rejected.
       max_input_bytes: larger files are rejected undecoded.
       max_memory_bytes: images that may take more memory to prepare are rejected undecoded.
       max_seconds: processor time for an image that is prepared in a process of its own; a worker
-        that an image holds for ten times as long ends, see `image_watchdog`.
+        that needs ten times as long for an image is ended, see `watchdog`.
       box_frame: boxes are given in the pixels "stored" in the file, or "upright", as a viewer
         that obeys the EXIF orientation shows them.
     """
@@ -92,11 +92,19 @@ class ImageOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredImage:
-    """What a record holds of an image; `boxes` are 0…1 of the stored width and height.
+    """An image as a record holds it.
 
-    `pixels` is the image as decoded and upright, before it was fitted, None where it was prepared
-    in another process; `full_size` its width and height had it not been decoded at a reduced scale.
-    `pixels_hash` has 128 bits, equal for duplicates: of the full size and the pixels.
+    Attributes:
+      encoded: the JPEG file, or raw pixels.
+      format: "jpeg" or "raw".
+      height, width, channels: shape of the stored image.
+      boxes: text lines, 0 to 1 of the stored width and height.
+      clipped_boxes: number of boxes that reached beyond the image.
+      pixels: the image decoded and upright, before it was fitted; None if another process prepared
+        it.
+      pixels_hash: 128 bits, equal for duplicates: hash of the full size and the pixels.
+      full_size: width and height of the upright image at full scale, in which it need not have been
+        decoded.
     """
 
     encoded: bytes
@@ -111,8 +119,29 @@ class StoredImage:
     full_size: tuple[int, int]
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """Steps from an opened image to upright pixels, chosen before anything is decoded.
+
+    Attributes:
+      file_size: width and height as the file stores the image.
+      full_size: width and height upright, at full scale.
+      orientation: EXIF orientation of the file, 1 to 8.
+      turn: orientation that is left to apply to the decoded pixels; 1 where Pillow applies it.
+      draft_size: smallest size at which a JPEG file may be decoded, None for others.
+      may_keep: True if the bytes of the file may be stored as they are: an upright JPEG file.
+    """
+
+    file_size: tuple[int, int]
+    full_size: tuple[int, int]
+    orientation: int
+    turn: int
+    draft_size: tuple[int, int] | None
+    may_keep: bool
+
+
 class _Hasher(io.BytesIO):
-    """A file that keeps nothing of what is written but its hash; SHA-256 takes 20 times as long."""
+    """A file that keeps only the hash of what is written; SHA-256 would take 20 times as long."""
 
     def __init__(self, begin: bytes) -> None:
         super().__init__()
@@ -124,7 +153,7 @@ class _Hasher(io.BytesIO):
 
 
 def without_pixels(stored: StoredImage) -> StoredImage:
-    """What a record needs of an image, to be sent to another process."""
+    """Returns the image without its pixels, to be sent to another process."""
     return replace(stored, pixels=None)
 
 
@@ -141,50 +170,26 @@ def store_image(
       data: the image file.
       boxes: text lines in pixels, in the frame `options.box_frame`.
       options: how images are prepared.
-      large: prepares an image that needs much memory, instead of this process.
+      large: function that prepares an image which needs much memory, in another process.
 
     Raises:
-      RejectionError: the file is no acceptable image, or a box has no area inside it.
+      RejectionError: the file is not an acceptable image, or a box has no area inside it.
     """
     image = _open(data, options)
     if large and memory_bytes(image) > _LARGE_BYTES:
         return large(data, boxes)
-    file_format = image.format
-    orientation = _orientation(image)
-    file_size = image.size
-    # Pillow turns a TIFF itself as it loads it, and gives its size as turned.
-    turned_by_pillow = file_format == "TIFF"
-    if turned_by_pillow and orientation in EXIF_TRANSPOSED:
-        file_size = file_size[::-1]
-    relative, clipped = relative_boxes(boxes, file_size, orientation, options.box_frame)
-    profile = image.info.get("icc_profile")
-    original_mode = image.mode
-    if options.encoding == "jpeg" and file_format == "JPEG":
-        # Scaled decoding is cheaper and leaves at least max_side for the final resampling; the
-        # luma channel alone is cheaper still.
-        scale = min(1, options.max_side / max(file_size))
-        image.draft(
-            "L" if options.channels == 1 else None,
-            (max(1, round(file_size[0] * scale)), max(1, round(file_size[1] * scale))),
-        )
-    _load(image, data)
-    converted = in_colour(image, options.channels, profile)
-    untouched = (
-        file_format == "JPEG"
-        and orientation == 1
-        and converted is image
-        and image.mode == original_mode
-    )
+    plan = _plan(image, options)
+    relative, clipped = relative_boxes(boxes, plan.file_size, plan.orientation, options.box_frame)
+    converted, unchanged = _decode(image, data, plan, options)
     del image  # and its memory, before there is a third copy
-    pixels = _upright(converted, 1 if turned_by_pillow else orientation)
+    pixels = _upright(converted, plan.turn)
     del converted
-    full_size = file_size[::-1] if orientation in EXIF_TRANSPOSED else file_size
     if options.encoding == "raw":
         fitted, relative = _fit_raw(pixels, relative, options)
         encoded, stored_format = fitted.tobytes(), "raw"
     else:
-        fitted = _within(pixels, full_size, options.max_side)
-        kept = kept_bytes(data) if untouched and fitted.size == file_size else None
+        fitted = _within(pixels, plan.full_size, options.max_side)
+        kept = kept_bytes(data) if unchanged and fitted.size == plan.file_size else None
         encoded = kept or _jpeg(fitted, options.quality)
         stored_format = "jpeg"
     return StoredImage(
@@ -196,8 +201,8 @@ def store_image(
         boxes=relative,
         clipped_boxes=clipped,
         pixels=pixels,
-        pixels_hash=_pixels_hash(pixels, full_size),
-        full_size=full_size,
+        pixels_hash=_pixels_hash(pixels, plan.full_size),
+        full_size=plan.full_size,
     )
 
 
@@ -205,6 +210,46 @@ def _pixels_hash(pixels: Image.Image, full_size: tuple[int, int]) -> int:
     hasher = _Hasher(str(full_size).encode())
     pixels.save(hasher, "PPM")  # piece by piece: joined first, it takes six times as long
     return hasher.digest.intdigest()
+
+
+def _plan(image: Image.Image, options: ImageOptions) -> _Plan:
+    orientation = _orientation(image)
+    file_size = image.size
+    # Pillow turns a TIFF itself as it loads it, and gives its size as turned.
+    turned_by_pillow = image.format == "TIFF"
+    if turned_by_pillow and orientation in EXIF_TRANSPOSED:
+        file_size = file_size[::-1]
+    draft_size = None
+    if options.encoding == "jpeg" and image.format == "JPEG":
+        scale = min(1, options.max_side / max(file_size))
+        draft_size = (max(1, round(file_size[0] * scale)), max(1, round(file_size[1] * scale)))
+    return _Plan(
+        file_size=file_size,
+        full_size=file_size[::-1] if orientation in EXIF_TRANSPOSED else file_size,
+        orientation=orientation,
+        turn=1 if turned_by_pillow else orientation,
+        draft_size=draft_size,
+        may_keep=image.format == "JPEG" and orientation == 1,
+    )
+
+
+def _decode(
+    image: Image.Image, data: bytes, plan: _Plan, options: ImageOptions
+) -> tuple[Image.Image, bool]:
+    """Decodes an opened image to 8-bit RGB or grayscale.
+
+    Returns:
+      The pixels, not yet turned, and whether they are those of a file that may be kept.
+    """
+    profile, file_mode = image.info.get("icc_profile"), image.mode
+    if plan.draft_size:
+        # Scaled decoding is cheaper and leaves at least max_side for the final resampling; the
+        # luma channel alone is cheaper still.
+        image.draft("L" if options.channels == 1 else None, plan.draft_size)
+    _load(image, data)
+    converted = in_color(image, options.channels, profile)
+    unchanged = plan.may_keep and converted is image and image.mode == file_mode
+    return converted, unchanged
 
 
 def _open(data: bytes, options: ImageOptions) -> Image.Image:
@@ -283,7 +328,7 @@ def _upright(image: Image.Image, orientation: int) -> Image.Image:
 
 
 def _within(image: Image.Image, full_size: tuple[int, int], max_side: int) -> Image.Image:
-    """Scales down to `max_side`; the size follows from the undecoded image, not from its draft."""
+    """Scales down to `max_side`; the size follows from the full size, not from the decoded one."""
     scale = max_side / max(full_size)
     if scale >= 1:
         return image

@@ -6,10 +6,10 @@ _END = b"\xff\xd9"
 
 
 def kept_bytes(data: bytes) -> bytes | None:
-    """The file up to its end marker, or None if TensorFlow would not decode that.
+    """Returns a JPEG file up to its end marker, or None if TensorFlow would not decode that.
 
     Pillow reads no further than the last row of pixels, TensorFlow up to the end marker. Cameras
-    write what is theirs behind it.
+    write data of their own behind it.
 
     libjpeg warns of damage that leaves the markers whole, such as a flipped bit, and decodes what
     it can; Pillow does not pass these warnings on. TensorFlow decodes such files, too.

@@ -1,4 +1,4 @@
-"""Images prepared in a process of their own, under limits: the build outlives what ends it.
+"""Images prepared in a separate process, under limits, so that a build outlives its end.
 
 Run as a program, this module is that process. It reads pickled requests from its standard input
 and writes the pickled answers to its standard output, until the input ends.
@@ -28,7 +28,7 @@ _Answer = StoredImage | RejectionError
 
 
 class ImageProcess:
-    """Prepares images in a process of its own, started when the first one comes.
+    """Prepares images in a separate process, started for the first of them.
 
     A decoder that crashes, hangs or takes all memory ends that process and not the worker, which
     tries the image once more in a new process. An image that ends both is rejected. A single kill
@@ -76,7 +76,7 @@ class ImageProcess:
         )
 
     def _answer(self, data: bytes, boxes: Sequence[Box]) -> _Answer | int:
-        """The answer, or the exit status of a process that ended without one."""
+        """Returns the answer, or the exit status of a process that ended without one."""
         process = self._process = self._process or _started(self._options)
         assert process.stdin is not None
         assert process.stdout is not None
@@ -107,7 +107,7 @@ class ImageProcess:
         return status
 
     def _ended(self) -> int:
-        """Waits for the process, which has been or is being ended; its exit status."""
+        """Waits for the process, which has ended or is about to, and returns its exit status."""
         process, self._process = self._process, None
         assert process is not None
         process.communicate()  # closes the pipes
@@ -133,8 +133,8 @@ def _started(options: ImageOptions) -> subprocess.Popen[bytes]:
         process.communicate()
         raise BuildError(
             "the process that prepares large images could not start, it ended with "
-            f"{_name(process.returncode)}: see that a worker has memory for a second process, and "
-            "run the same command again"
+            f"{_name(process.returncode)}: make sure that a worker has memory for a second "
+            "process, and run the same command again"
         ) from error
     return process
 
@@ -144,7 +144,7 @@ def _name(status: int) -> str:
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Answers the options with True, then each request (data, boxes), until there are no more."""
+    """Reads options and answers True; then answers each request (data, boxes) until they end."""
     options: ImageOptions = pickle.load(requests)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     answer: _Answer | bool = True

@@ -1,4 +1,4 @@
-"""Ends a worker that can't get done with an image."""
+"""A watchdog that ends a worker which an image keeps busy for too long."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ class ImageWatchdog:
 
     A decoder that hangs can't be interrupted from within its own process, so the process has to
     go. The run after it, or the runner's next try, finds that the chunk was begun and prepares its
-    images by `image_process.ImageProcess`, which rejects what exceeds the limits.
+    images by `process.ImageProcess`, which rejects what exceeds the limits.
 
     Use it as a context manager around the images that one thread prepares.
     """
@@ -30,7 +30,7 @@ class ImageWatchdog:
         self._thread = threading.Thread(target=self._watch, name="image watchdog", daemon=True)
 
     def begin(self, name: str) -> None:
-        """Starts the clock of an image; `name` tells the user which it is."""
+        """Starts the clock of an image; `name` is how the message names it."""
         self._begun = (time.monotonic(), name)
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""A manifest row: one receipt as its source describes it, never with image bytes."""
+"""A row: one receipt as its source describes it, never with image bytes."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +14,7 @@ from schemas.receipt import LAYOUT, Label
 
 Box = tuple[float, float, float, float, str]  # xmin, ymin, xmax, ymax in pixels, transcript
 _SHOWN_CHARACTERS = 100  # of a value, in a message
+_MAX_FLOAT32 = 3.4028234663852886e38
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
@@ -24,12 +25,12 @@ class Row:
     Attributes:
       id: unique name of the receipt.
       uri: where its image lies; "" if the source names none.
-      group: receipts of one group never part between splits; "" for none.
+      group: shop, user or device, whose receipts all go to the same split; "" for none.
       categories: layout and every category label.
       labels: the other labels, typed.
       boxes: text lines in pixels of the image as its file stores it.
-      problem: reason code and message if the row itself already is bad.
-      source: a bad row as it was read, for the quarantine.
+      problem: reason code and message if the row is rejected as it stands.
+      source: a rejected row as it was read, for the quarantine.
     """
 
     id: str
@@ -42,7 +43,7 @@ class Row:
     source: str = ""
 
     def to_bytes(self) -> bytes:
-        """Canonical form: equal rows give equal bytes."""
+        """Serializes the row; equal rows give equal bytes."""
         return orjson.dumps(vars(self), option=orjson.OPT_SORT_KEYS)
 
     @classmethod
@@ -54,8 +55,8 @@ class Row:
 
 
 def rejected_row(source: str, reason: Reason, message: str, *, id_: str = "", uri: str = "") -> Row:
-    """A row that goes to quarantine; without an id it is named after its contents."""
-    source, message, id_, uri = (_unicode(each) for each in (source, message, id_, uri))
+    """Makes a row that goes to the quarantine; without an id it is named after its contents."""
+    source, message, id_, uri = (_unicode(text) for text in (source, message, id_, uri))
     return Row(
         id=id_ or f"row:{blake2b(source.encode(), digest_size=8).hexdigest()}",
         uri=uri,
@@ -75,25 +76,17 @@ def make_row(
     labels: Iterable[Label],
     source: str,
 ) -> Row:
-    """Checks and types what a source read; what is wrong becomes the row's problem."""
+    """Checks the values that a source read and gives labels their types.
+
+    The first fault found becomes the `problem` of the row.
+    """
     try:
         values = {label.name: _typed(label, raw_labels.get(label.name)) for label in labels}
         names = {label.name for label in labels if label.type == "category"}
-        if _absent(layout):
-            raise RejectionError(Reason.LAYOUT_MISSING, "the receipt has no layout")
-        if isinstance(layout, list | dict | bool):
-            raise RejectionError(
-                Reason.LABEL_TYPE, f"the layout must be a name, got {_shown(layout)}"
-            )
-        layout_name = str(layout).strip()
+        layout_name = _layout_name(layout)
         group_name = "" if _absent(group) else str(group).strip()
-        for kind, name in (("layout", layout_name), ("group", group_name)):
-            if _breaks(name):
-                raise RejectionError(
-                    Reason.LABEL_TYPE,
-                    f"the {kind} must be one line, got {_shown(name)}: in a CSV file, look for a "
-                    "stray quote",
-                )
+        _check_one_line("layout", layout_name)
+        _check_one_line("group", group_name)
         row = Row(
             id=id_,
             uri=uri,
@@ -102,9 +95,7 @@ def make_row(
             labels={name: value for name, value in values.items() if name not in names},
             boxes=parse_boxes(boxes),
         )
-        "".join((id_, uri, row.group, *row.categories.values())).encode()
-        "".join([str(value) for value in row.labels.values()]).encode()
-        "".join([box[4] for box in row.boxes]).encode()
+        _check_unicode(row)
         return row
     except UnicodeEncodeError as error:
         return rejected_row(source, Reason.BAD_ROW, f"not Unicode: {error}", id_=id_, uri=uri)
@@ -112,8 +103,38 @@ def make_row(
         return rejected_row(source, error.reason, error.message, id_=id_, uri=uri)
 
 
+def _layout_name(layout: Any) -> str:
+    if _absent(layout):
+        raise RejectionError(Reason.LAYOUT_MISSING, "the receipt has no layout")
+    if isinstance(layout, list | dict | bool):
+        raise RejectionError(Reason.LABEL_TYPE, f"the layout must be a name, got {_shown(layout)}")
+    return str(layout).strip()
+
+
+def _check_one_line(kind: str, name: str) -> None:
+    if _has_line_break(name):
+        raise RejectionError(
+            Reason.LABEL_TYPE,
+            f"the {kind} must be one line, got {_shown(name)}: in a CSV file, look for a "
+            "stray quote",
+        )
+
+
+def _check_unicode(row: Row) -> None:
+    """Raises UnicodeEncodeError if a text of a row can't be written as UTF-8.
+
+    Sources read bytes that are not UTF-8 as lone surrogates, which Python's texts may hold and
+    UTF-8 may not: "\udcff" for the byte FF.
+    """
+    names = [row.id, row.uri, row.group, *row.categories.values()]
+    labels = [str(value) for value in row.labels.values()]
+    transcripts = [box[4] for box in row.boxes]
+    for texts in (names, labels, transcripts):
+        "".join(texts).encode()
+
+
 def parse_boxes(raw: Any) -> tuple[Box, ...]:
-    """Boxes from a list of objects with xmin, ymin, xmax, ymax and text, or its JSON.
+    """Reads boxes from a list of objects with xmin, ymin, xmax, ymax and text, or from its JSON.
 
     Raises:
       RejectionError: the value has another form or a number in it is not finite.
@@ -144,16 +165,16 @@ def parse_boxes(raw: Any) -> tuple[Box, ...]:
 
 
 def number(raw: Any) -> float:
-    """The number that a value is or spells.
+    """Returns the number that a value is or spells.
 
     Raises:
-      ValueError, TypeError, OverflowError: it is none.
+      ValueError, TypeError, OverflowError: it is not a number.
     """
     return float(_plain(raw))
 
 
 def _plain(raw: Any) -> Any:
-    """The value, unless it is a text that only Python takes for a number."""
+    """Returns the value, unless it is a text that only Python takes for a number, as 1_000."""
     if isinstance(raw, str) and "_" in raw:
         raise ValueError("a number has no underscore")
     return raw
@@ -173,11 +194,11 @@ def _typed(label: Label, raw: Any) -> str | int | float:
                 raise ValueError("does not fit 64 bits")
         elif label.type == "float":
             value = number(raw)
-            if not abs(value) <= 3.4028234663852886e38:
+            if not abs(value) <= _MAX_FLOAT32:  # also rejects NaN
                 raise ValueError("not a finite float32")
         else:
             value = str(raw).strip()
-            if label.type == "category" and _breaks(value):
+            if label.type == "category" and _has_line_break(value):
                 raise ValueError("a category is one line; in a CSV file, look for a stray quote")
     except (ValueError, TypeError, OverflowError) as error:
         raise RejectionError(
@@ -187,8 +208,8 @@ def _typed(label: Label, raw: Any) -> str | int | float:
     return value
 
 
-def _breaks(name: str) -> bool:
-    """Whether a name holds a line break, as it does where a stray quote has joined lines."""
+def _has_line_break(name: str) -> bool:
+    """Returns whether a name holds a line break, as it does where a stray quote joined lines."""
     return "\n" in name or "\r" in name
 
 

@@ -1,4 +1,4 @@
-"""Which damaged records of a dataset directory are left out: reads and writes `excluded.json`."""
+"""Reading and writing `excluded.json`: the damaged records of a dataset that are left out."""
 
 from beam_jobs.errors import BuildError
 from beam_jobs.storage import files
@@ -8,10 +8,10 @@ from schemas.manifest import EXCLUDED, Manifest
 
 
 def excluded_record(fault: Fault) -> ExcludedRecord:
-    """The record of an excludable fault, as it is left out.
+    """Returns the record of an excludable fault, as `excluded.json` names it.
 
     Raises:
-      ValueError: the fault is not one record's.
+      ValueError: the fault is not that of one record.
     """
     if fault.record is None or fault.offset is None or fault.id is None:
         raise ValueError(f"only a record can be excluded, not: {fault}")
@@ -21,7 +21,7 @@ def excluded_record(fault: Fault) -> ExcludedRecord:
 
 
 def read_excluded(directory: str, manifest: Manifest) -> Excluded:
-    """What is left out of a dataset directory; nothing where there is no such file.
+    """Reads the records left out of a dataset directory; none if it has no such file.
 
     Raises:
       ValueError: the file can't be trusted.

@@ -1,4 +1,4 @@
-"""One shard of a dataset directory, checked: its bytes, its index and every record."""
+"""Checks of one shard of a dataset directory: its bytes, its index and every record."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,15 +24,15 @@ _SHAPE = ("height", "width", "channels")
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """What is wrong, and where.
+    """A fault of a dataset directory: its place and a sentence.
 
     Attributes:
       file: the file's path.
-      message: what is wrong with it.
-      record: if it is one record's, the record's position in the file.
+      message: the fault.
+      record: position of the record in the file, None if the fault is not that of one record.
       offset: byte at which that record starts.
-      id: the receipt's id, where its index tells it.
-      excludable: whether leaving this one record out makes up for it.
+      id: the receipt's id, if its index is readable.
+      excludable: True if the dataset is valid without this one record.
     """
 
     file: str
@@ -50,13 +50,13 @@ class Fault:
 
 @dataclass(kw_only=True)
 class ShardCheck:
-    """Faults of one shard, and what the checks of the whole need of it.
+    """Faults of one shard, and what the checks of the whole dataset need from it.
 
     Attributes:
-      faults: what is wrong with it.
+      faults: the faults found.
       codes: category name to int32 [records], positions of the records' values in the manifest's
         vocabulary; of a readable index only.
-      id_hashes: uint64 [records], 64 bits of each id, to find ids that stand in several shards.
+      id_hashes: uint64 [records], 64 bits of each id, to find ids that occur in several shards.
     """
 
     faults: list[Fault] = field(default_factory=list)
@@ -111,20 +111,21 @@ def check_shard(
     damaged = [fault for name, fault in records if name == shard.name or not intact]
     if intact:
         check.faults += _contradicted_files(directory, shard, records)
-    known = {each.position for each in excluded}
     none_is_valid = len(damaged) == len(index) > 1 and not intact
-    if not any(each.record in known or (exclude and not none_is_valid) for each in damaged):
+    already_excluded = {record.position for record in excluded}
+    excludes_some = any(
+        fault.record in already_excluded or (exclude and not none_is_valid) for fault in damaged
+    )
+    if not excludes_some:
         check.faults += checksum_faults(path, actual, expected)
     check.faults += [
-        replace(each, excludable=not none_is_valid) for each in damaged if each.record not in known
+        replace(fault, excludable=not none_is_valid)
+        for fault in damaged
+        if fault.record not in already_excluded
     ]
     if none_is_valid:
-        check.faults.append(
-            Fault(
-                file=path,
-                message="holds no valid record: restore it from a copy, or build the dataset again",
-            )
-        )
+        message = "holds no valid record: restore it from a copy, or build the dataset again"
+        check.faults.append(Fault(file=path, message=message))
     end = int(index.offset[-1] + index.length[-1]) if len(index) else 0
     if end < actual.size_bytes:
         message = f"holds {actual.size_bytes - end} bytes after the last record of its index"
@@ -137,14 +138,14 @@ def share_faults(
 ) -> Iterator[Fault]:
     """Yields a fault if a shard that was checked does not hold its fair share of a layout."""
     if LAYOUT not in check.codes:
-        return  # its index can't be read: said already
+        return  # its index can't be read, which is a fault already
     shards, counts = manifest.splits[split].shards, manifest.splits[split].layout_counts
     expected = dealt_histogram(counts, shards=len(shards), shard=number)
-    found = np.bincount(check.codes[LAYOUT], minlength=len(expected))
-    for layout in np.flatnonzero(found != expected)[:1].tolist():
+    actual = np.bincount(check.codes[LAYOUT], minlength=len(expected))
+    for layout in np.flatnonzero(actual != expected)[:1].tolist():
         yield Fault(
             file=files.join(directory, shards[number].name),
-            message=f"holds {found[layout]} records of layout "
+            message=f"holds {actual[layout]} records of layout "
             f"{manifest.vocabularies[LAYOUT][layout]!r}, its fair share is {expected[layout]}",
         )
 
@@ -176,19 +177,24 @@ def _contradicted_files(
 def _check_excluded(
     directory: str, shard: Shard, index: RecordIndex, excluded: Sequence[ExcludedRecord]
 ) -> Iterator[Fault]:
-    for each in excluded:
-        id_, offset = index.id(each.position), int(index.offset[each.position])
-        if (each.id, each.offset) != (id_, offset):
+    for record in excluded:
+        id_, offset = index.id(record.position), int(index.offset[record.position])
+        if (record.id, record.offset) != (id_, offset):
             yield Fault(
                 file=files.join(directory, EXCLUDED),
-                message=f"leaves out record {each.position} of {shard.name} as id {each.id!r} at "
-                f"byte {each.offset}, the index has id {id_!r} at byte {offset} there",
+                message=f"leaves out record {record.position} of {shard.name} as id {record.id!r} "
+                f"at byte {record.offset}, the index has id {id_!r} at byte {offset} there",
             )
 
 
 def _check_index(
     directory: str, manifest: Manifest, shard: Shard, number: int, check: ShardCheck
 ) -> RecordIndex | None:
+    """Checks the index of a shard, and adds its faults, codes and hashes of ids to `check`.
+
+    Returns:
+      The index, None if it can't be used.
+    """
     path = files.join(directory, shard.index_name)
 
     def fault(message: str) -> None:
@@ -208,17 +214,12 @@ def _check_index(
     if index.categories.keys() != manifest.vocabularies.keys():
         fault(f"lists the categories {sorted(index.categories)}, not those of the manifest")
         return None
-    if len(index) != shard.records:
-        fault(f"lists {len(index)} records, the manifest says {shard.records}")
-    if (index.shard != number).any():
-        fault(f"lists records of other shards than {number}")
-    ends = index.offset + index.length
-    if len(index) and (index.offset[0] != 0 or (index.offset[1:] != ends[:-1]).any()):
-        fault("does not list the records one after the other")
+    for message in _row_faults(index, shard, number):
+        fault(message)
     for name, vocabulary in manifest.vocabularies.items():
         codes = index.categories[name]
-        good = codes[(codes >= 0) & (codes < len(vocabulary))]
-        if len(good) != len(index):
+        check.codes[name] = codes[(codes >= 0) & (codes < len(vocabulary))]
+        if len(check.codes[name]) != len(index):
             check.faults.append(
                 Fault(
                     file=files.join(directory, MANIFEST),
@@ -226,10 +227,20 @@ def _check_index(
                     "positions beyond them",
                 )
             )
-        check.codes[name] = good
-    digests = [hashlib.blake2b(each.encode(), digest_size=8).digest() for each in index.ids()]
+    digests = [hashlib.blake2b(id_.encode(), digest_size=8).digest() for id_ in index.ids()]
     check.id_hashes = np.frombuffer(b"".join(digests), np.uint64)
     return index
+
+
+def _row_faults(index: RecordIndex, shard: Shard, number: int) -> Iterator[str]:
+    """Yields the faults of the rows of an index: their number, their shard and their order."""
+    if len(index) != shard.records:
+        yield f"lists {len(index)} records, the manifest says {shard.records}"
+    if (index.shard != number).any():
+        yield f"lists records of other shards than {number}"
+    ends = index.offset + index.length
+    if len(index) and (index.offset[0] != 0 or (index.offset[1:] != ends[:-1]).any()):
+        yield "does not list the records one after the other"
 
 
 def _check_records(
@@ -277,7 +288,7 @@ def _check_image(values: Mapping[str, Any]) -> None:
 
 
 def _index_contradiction(values: Mapping[str, Any], index: RecordIndex, number: int) -> str:
-    """How a record differs from its index row; "" if it does not."""
+    """Describes how a record differs from its index row; "" if it does not."""
     pairs = [("image/source_id", index.id(number))]
     pairs += [(f"image/{name}", getattr(index, name)[number].item()) for name in _SHAPE]
     pairs += [(id_feature(name), codes[number].item()) for name, codes in index.categories.items()]
@@ -288,7 +299,7 @@ def _index_contradiction(values: Mapping[str, Any], index: RecordIndex, number: 
 
 
 def _vocabulary_contradiction(values: Mapping[str, Any], manifest: Manifest) -> str:
-    """How a record differs from the manifest's vocabularies; "" if it does not."""
+    """Describes how a record differs from the manifest's vocabularies; "" if it does not."""
     for name, vocabulary in manifest.vocabularies.items():
         value, code = values[f"receipt/{name}"], values[id_feature(name)]
         if not 0 <= code < len(vocabulary):

@@ -1,12 +1,20 @@
-"""The files beside the shards of a dataset directory, checked against the manifest."""
+"""Checks of the files beside the shards of a dataset directory against the manifest."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 
 from beam_jobs.storage import files
 from beam_jobs.storage.checksums import ChecksumReader
 from beam_jobs.verification.shard import Fault, checksum_faults
 from schemas.example import decode_example
-from schemas.manifest import COMPLETED, EXCLUDED, MANIFEST, Manifest, is_dataset_file
+from schemas.manifest import (
+    COMPLETED,
+    EXCLUDED,
+    MANIFEST,
+    FileChecksum,
+    Manifest,
+    is_dataset_file,
+)
 from schemas.quarantine import REJECTED_FEATURES
 from schemas.tfrecord import CorruptRecordError, read_records
 
@@ -15,7 +23,7 @@ def check_names(directory: str, manifest: Manifest) -> Iterator[Fault]:
     """Yields the files of a dataset that the manifest does not name."""
     expected = {MANIFEST, COMPLETED, EXCLUDED, *manifest.files}
     for split in manifest.splits.values():
-        expected.update(name for each in split.shards for name in (each.name, each.index_name))
+        expected.update(name for shard in split.shards for name in (shard.name, shard.index_name))
     root = directory.rstrip("/") + "/"
     for path in files.list_below(directory):
         name = path.removeprefix(root)
@@ -26,39 +34,50 @@ def check_names(directory: str, manifest: Manifest) -> Iterator[Fault]:
 def check_files(directory: str, manifest: Manifest) -> Iterator[Fault]:
     """Checks every file but shards, indexes, the manifest, COMPLETED and excluded.json.
 
-    Yields a fault for each that is not as the build wrote it, and one if those that list inputs
-    don't list as many as the manifest counts.
+    Yields a fault for each file that is not as the build wrote it. If all are, yields a fault for
+    each kind of listing that does not hold as many entries as the manifest counts.
     """
+    entries: Counter[str] = Counter()
+    damaged = False
+    for name, expected in sorted(manifest.files.items()):
+        kind = name.rpartition("/")[2].partition("-")[0]  # rejected.jsonl of rejected.jsonl-00000-…
+        count, faults = _check_file(files.join(directory, name), kind, expected)
+        yield from faults
+        entries[kind] += count
+        damaged = damaged or bool(faults)
+    if not damaged:  # the entries of a damaged file can't be counted
+        yield from _check_counts(files.join(directory, MANIFEST), manifest, entries)
+
+
+def _check_file(path: str, kind: str, expected: FileChecksum) -> tuple[int, list[Fault]]:
+    """Checks one file; returns its number of entries, 0 if it is not a listing, and its faults."""
+    faults: list[Fault] = []
+    reader = ChecksumReader(path)
+    entries = 0
+    try:
+        if kind in _COUNTERS:
+            entries = _COUNTERS[kind](path, reader, faults)
+        faults += checksum_faults(path, reader.finish(), expected)
+    except OSError as error:
+        faults.append(Fault(file=path, message=f"can't be read: {error}"))
+    return entries, faults
+
+
+def _check_counts(path: str, manifest: Manifest, entries: Counter[str]) -> Iterator[Fault]:
     rejected = sum(manifest.counts.quarantined.values())
-    unlisted = {
+    counted = {
         "rejected.tfrecord": rejected,
         "rejected.jsonl": rejected,
         "duplicates.jsonl": manifest.counts.duplicates,
     }
-    damaged = False
-    for name, expected in sorted(manifest.files.items()):
-        path = files.join(directory, name)
-        kind = name.rpartition("/")[2].partition("-")[0]
-        faults: list[Fault] = []
-        reader = ChecksumReader(path)
-        try:
-            if kind == "rejected.tfrecord":
-                unlisted[kind] -= _count_records(path, reader, faults)
-            elif kind in unlisted:
-                unlisted[kind] -= sum(piece.count(b"\n") for piece in reader.pieces())
-            faults += checksum_faults(path, reader.finish(), expected)
-        except OSError as error:
-            faults.append(Fault(file=path, message=f"can't be read: {error}"))
-        yield from faults
-        damaged = damaged or bool(faults)
-    if not damaged:  # else their entries can't be counted
-        for kind, missing in unlisted.items():
-            if missing:
-                yield Fault(
-                    file=files.join(directory, MANIFEST),
-                    message=f"counts {abs(missing)} entries {'more' if missing > 0 else 'fewer'} "
-                    f"than the {kind} files hold",
-                )
+    for kind, count in counted.items():
+        missing = count - entries[kind]
+        if missing:
+            yield Fault(
+                file=path,
+                message=f"counts {abs(missing)} {'entries' if abs(missing) > 1 else 'entry'} "
+                f"{'more' if missing > 0 else 'fewer'} than the {kind} files hold",
+            )
 
 
 def _count_records(path: str, reader: ChecksumReader, faults: list[Fault]) -> int:
@@ -74,3 +93,15 @@ def _count_records(path: str, reader: ChecksumReader, faults: list[Fault]) -> in
     except CorruptRecordError as error:
         faults.append(Fault(file=path, record=count, offset=error.offset, message=str(error)))
     return count
+
+
+def _count_lines(path: str, reader: ChecksumReader, faults: list[Fault]) -> int:
+    """Counts the lines of a listing; the checksum tells whether they are those written."""
+    return sum(piece.count(b"\n") for piece in reader.pieces())
+
+
+_COUNTERS: dict[str, Callable[[str, ChecksumReader, list[Fault]], int]] = {
+    "rejected.tfrecord": _count_records,
+    "rejected.jsonl": _count_lines,
+    "duplicates.jsonl": _count_lines,
+}

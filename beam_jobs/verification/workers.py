@@ -1,4 +1,4 @@
-"""Checks the shards of a dataset directory, in processes of their own."""
+"""Checks of the shards of a dataset directory in several processes."""
 
 import multiprocessing
 import os
@@ -16,10 +16,9 @@ from beam_jobs.verification.shard import ShardCheck, check_shard, share_faults
 from schemas.excluded import ExcludedRecord
 from schemas.manifest import Manifest
 
-ShardTask = tuple[str, int, Sequence[ExcludedRecord]]  # split, position in it, what is left out
+ShardTask = tuple[str, int, Sequence[ExcludedRecord]]  # split, position in it, excluded records
 
-
-# Of this worker process, which gets it once: a manifest may be many megabytes.
+# Set once in a worker process, as it holds the manifest, which may have many megabytes.
 _check_one: Callable[..., ShardCheck]
 
 
@@ -32,7 +31,7 @@ def check_shards(
     workers: int | None,
     options: PipelineOptions | None,
 ) -> Iterator[ShardCheck]:
-    """Yields what `check_shard` and `share_faults` find, in the order of the tasks.
+    """Yields the faults that `check_shard` and `share_faults` find, in the order of the tasks.
 
     Args:
       directory: the dataset directory.
@@ -83,7 +82,7 @@ def _start_worker(options: PipelineOptions, check_one: Callable[..., ShardCheck]
 
 
 def _end_with_parent() -> None:
-    """Ends this worker once its parent was killed: nobody else would."""
+    """Ends this worker when its parent was killed: nothing else would end it."""
     if parent := multiprocessing.parent_process():
         parent.join()
         os._exit(1)

@@ -1,4 +1,4 @@
-"""Publish: turn the staged files into the dataset directory, COMPLETED last."""
+"""Publishing: the staged files become the dataset directory, COMPLETED last."""
 
 import hashlib
 from collections import Counter
@@ -14,8 +14,9 @@ from beam_jobs.prepare.staging import delete_staging
 from beam_jobs.sharding.deal import IntArray, Plan
 from beam_jobs.storage import files
 from beam_jobs.storage.checksums import checksum
+from beam_jobs.writing.listings import ListedFile
 from beam_jobs.writing.publication import Publication
-from beam_jobs.writing.shards import ListedFile, WrittenShard
+from beam_jobs.writing.shards import WrittenShard
 from schemas import __version__
 from schemas.manifest import (
     MANIFEST,
@@ -37,7 +38,7 @@ CategoryCounts = Mapping[
 
 @dataclass(frozen=True, kw_only=True)
 class ChunkSummary:
-    """What the manifest needs to know of a chunk."""
+    """The numbers of a chunk that go into the manifest."""
 
     number: int
     inputs: int
@@ -51,7 +52,7 @@ class ChunkSummary:
         return cls(
             number=chunk.number,
             inputs=chunk.inputs,
-            quarantined=dict(Counter(each.reason for each in chunk.rejected)),
+            quarantined=dict(Counter(rejected.reason for rejected in chunk.rejected)),
             clipped_boxes=chunk.clipped_boxes,
             fingerprint=chunk.fingerprint,
         )
@@ -59,7 +60,7 @@ class ChunkSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class Publisher:
-    """Publishes what lies in `staged` as `output`.
+    """Publishes the finished files in `staged` as the dataset directory `output`.
 
     Attributes:
       output: the dataset directory.
@@ -68,7 +69,7 @@ class Publisher:
       labels: the labels that the user declared.
       split_names: the splits in their order.
       build_options: options that shaped the bytes, for the manifest.
-      request: identifies what was asked for, see `BuildOptions.request`.
+      request: digest of all options, see `BuildOptions.request`.
       launch: identifies the launch of the build, see `BuildOptions.launch`.
     """
 
@@ -95,21 +96,23 @@ class Publisher:
         """Checks the counts, writes the manifest and moves everything into place.
 
         Args:
-          plan: which layouts each shard was dealt.
-          inputs: rows that the source gave.
-          chunks: one a prepared chunk.
+          plan: the layouts that each shard was dealt.
+          inputs: number of rows of the source.
+          chunks: a summary of each prepared chunk.
           shards: all shards of all splits; their layouts have been compared with the plan.
           category_counts: (split, category) to the records of each value; values at the end that
             no record has may be missing.
-          duplicates: how many there are, and how many of them differ in their labels.
+          duplicates: their number, and the number of those that differ in their labels.
           listings: the quarantine's and the duplicates' files, with their checksums.
           vocabularies: category name to its values.
 
         Raises:
           BuildError: records or shards were lost.
         """
-        if (known := sum(chunk.inputs for chunk in chunks)) != inputs:
-            raise BuildError(f"the source gave {inputs} rows, {known} were prepared: {TRY_AGAIN}")
+        if (prepared := sum(chunk.inputs for chunk in chunks)) != inputs:
+            raise BuildError(
+                f"the source has {inputs} rows, but {prepared} were prepared: {TRY_AGAIN}"
+            )
         _check_deal(plan, shards, category_counts)
         manifest, described = self._describe(
             chunks, shards, category_counts, duplicates, listings, vocabularies
@@ -118,8 +121,8 @@ class Publisher:
         for name, data in (described | {MANIFEST: text}).items():
             files.write(files.join(self.staged, name), data)
         names = [MANIFEST, *manifest.files]
-        names += [name for each in shards for name in (each.shard.name, each.shard.index_name)]
-        sizes = {each.shard.name: each.shard.size_bytes for each in shards}
+        names += [name for one in shards for name in (one.shard.name, one.shard.index_name)]
+        sizes = {one.shard.name: one.shard.size_bytes for one in shards}
         publication = Publication(
             launch=self.launch, request=self.request, completed=completed_text(text).strip()
         )
@@ -138,17 +141,17 @@ class Publisher:
         listings: Sequence[ListedFile],
         vocabularies: Mapping[str, Sequence[str]],
     ) -> tuple[Manifest, dict[str, bytes]]:
-        """The manifest, and name to bytes of the files that describe the records."""
+        """Makes the manifest, and the files that describe the records: name to bytes."""
         features = receipt_features(self.labels)
         splits, statistics = {}, {}
         for split in self.split_names:
-            own = sorted((each for each in shards if each.split == split), key=lambda e: e.number)
+            own = sorted((one for one in shards if one.split == split), key=lambda one: one.number)
             counts = {
                 name: tuple(_padded(category_counts[split, name], len(values)).tolist())
                 for name, values in vocabularies.items()
             }
-            splits[split] = Split(shards=tuple(each.shard for each in own), category_counts=counts)
-            summary = RecordSummary.merged(each.summary for each in own)
+            splits[split] = Split(shards=tuple(one.shard for one in own), category_counts=counts)
+            summary = RecordSummary.merged(one.summary for one in own)
             statistics[split] = (summary, counts)
         quarantined: Counter[str] = Counter()
         fingerprint = hashlib.sha256()
@@ -189,15 +192,15 @@ def _check_deal(
       BuildError: shards or records were lost or repeated.
     """
     for number, split in enumerate(plan.split_names):
-        own = [each for each in shards if each.split == split]
-        numbers = Counter(each.number for each in own)
+        own = [one for one in shards if one.split == split]
+        numbers = Counter(one.number for one in own)
         once = sum(numbers[shard] == 1 for shard in range(plan.shards[number]))
         if not once == len(own) == plan.shards[number]:
             raise BuildError(
                 f"{once:,} of the {plan.shards[number]:,} shards of split {split} were written "
                 f"once: {TRY_AGAIN}"
             )
-        records = sum(each.shard.records for each in own)
+        records = sum(one.shard.records for one in own)
         for category in (name for of, name in category_counts if of == split):
             counts = category_counts[split, category]
             expected = plan.counts[:, number] if category == LAYOUT else counts

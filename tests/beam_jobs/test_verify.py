@@ -91,7 +91,7 @@ def without_last_layout(values: dict) -> None:
     [
         pytest.param(
             lambda d: (d / COMPLETED).unlink(),
-            "COMPLETED: is not there: no finished dataset, build it again",
+            "COMPLETED: is not there: the dataset is not finished, build it again",
             id="not completed",
         ),
         pytest.param(
@@ -169,7 +169,7 @@ def without_last_layout(values: dict) -> None:
                 d,
                 lambda v: v["splits"]["train"]["category_counts"].update(layout=[0] * 7),
             ),
-            "manifest.json: layout counts of train are not the records'",
+            "manifest.json: layout counts of train differ from its records",
             id="counts of layouts",
         ),
     ],
@@ -290,7 +290,7 @@ def test_exclude_says_what_it_cannot_exclude(copy: Path, capsys):
     assert standing == f"{copy / INDEX}: has another checksum than in the manifest"
     assert excluded.startswith(f"excluded {copy / other}, record 0 at byte 0: checksum of the ")
     assert printed.err == (
-        f"{copy} has 1 fault that can't be excluded: restore what is named from a copy, or build "
+        f"{copy} has 1 fault that can't be excluded: restore the files named from a copy, or build "
         "the dataset again\n"
     )
     excluded = Excluded.from_json((copy / EXCLUDED).read_text(), manifest_of(copy))
@@ -332,8 +332,8 @@ def test_a_damaged_vocabulary_costs_no_record(copy: Path, capsys, sealed: bool):
         for line in lines
     ), lines
     assert printed.err == (
-        f"{copy} has {6 + (not sealed)} faults that can't be excluded: restore what is named from "
-        "a copy, or build the dataset again\n"
+        f"{copy} has {6 + (not sealed)} faults that can't be excluded: restore the files "
+        "named from a copy, or build the dataset again\n"
     )
     assert not (copy / EXCLUDED).exists()
 

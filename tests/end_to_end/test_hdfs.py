@@ -209,4 +209,4 @@ def test_paths_without_a_namenode_are_refused(hdfs: WebHdfs, capsys):
     assert verify_main(["hdfs:///out", *options(hdfs)]) == 1
     error = capsys.readouterr().err
     for path in ("hdfs:///out/", "hdfs:///out/COMPLETED"):
-        assert f"{path} is no path that Beam knows: write hdfs://folder/file" in error
+        assert f"{path} is not a path that Beam knows: write hdfs://folder/file" in error

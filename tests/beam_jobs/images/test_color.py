@@ -8,7 +8,7 @@ from PIL import Image, ImageCms
 
 pytest.importorskip("apache_beam")
 
-from beam_jobs.images.color import in_colour
+from beam_jobs.images.color import in_color
 
 SIZE = (4, 2)
 SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
@@ -89,7 +89,7 @@ def swapped_profile() -> bytes:
     ],
 )
 def test_every_mode(image: Image.Image, mode: str, pixel: int | tuple[int, ...]) -> None:
-    converted = in_colour(image, None, None)
+    converted = in_color(image, None, None)
     assert converted.mode == mode
     assert converted.size == SIZE
     assert converted.getpixel((0, 0)) == pytest.approx(pixel, abs=1)
@@ -99,14 +99,14 @@ def test_every_mode(image: Image.Image, mode: str, pixel: int | tuple[int, ...])
                                   "YCbCr", "LAB", "HSV", "I", "I;16", "F"])  # fmt: skip
 @pytest.mark.parametrize(("channels", "wanted"), [(1, "L"), (3, "RGB")])
 def test_every_mode_in_the_channels_asked_for(mode: str, channels: int, wanted: str) -> None:
-    assert in_colour(Image.new(mode, SIZE), channels, None).mode == wanted
+    assert in_color(Image.new(mode, SIZE), channels, None).mode == wanted
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB"])
 def test_an_image_that_is_right_already_is_left_alone(mode: str) -> None:
     image = filled(mode, "white")
-    assert in_colour(image, None, None) is image
-    assert in_colour(image, None, SRGB) is image
+    assert in_color(image, None, None) is image
+    assert in_color(image, None, SRGB) is image
 
 
 @pytest.mark.parametrize(
@@ -125,14 +125,14 @@ def test_deep_greys_are_scaled_not_clipped(
     values: list[float], dtype: str, expected: list[int]
 ) -> None:
     image = Image.fromarray(np.array([values], dtype))
-    assert np.asarray(in_colour(image, None, None)).tolist() == [expected]
+    assert np.asarray(in_color(image, None, None)).tolist() == [expected]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf], ids=["nan", "inf", "minus_inf"])
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_float_pixels_that_are_no_numbers_do_not_spoil_the_others(bad: float) -> None:
     values = np.array([[1.0, 0.0, 0.2, bad]], np.float32)
-    converted = np.asarray(in_colour(Image.fromarray(values), None, None))
+    converted = np.asarray(in_color(Image.fromarray(values), None, None))
     assert converted[0, :3].tolist() == [255, 0, 51]
 
 
@@ -149,23 +149,23 @@ def test_large_images_are_converted_band_by_band(
         "RGBA": lambda: Image.merge("RGBA", [grey, grey, grey, grey.rotate(180)]),
         "P": lambda: with_info(grey.convert("RGB").quantize(8), transparency=2),
     }.get(mode, lambda: grey.convert(mode))()
-    whole = in_colour(image, None, None)
+    whole = in_color(image, None, None)
     monkeypatch.setattr("beam_jobs.images.color._BAND_PIXELS", 3 * 7)
-    banded = in_colour(image, None, None)
+    banded = in_color(image, None, None)
     assert (banded.mode, banded.size) == (whole.mode, whole.size)
     assert banded.tobytes() == whole.tobytes()
     assert len(set(banded.tobytes())) > 4
 
 
 def test_a_profile_is_converted_to_srgb() -> None:
-    converted = in_colour(filled("RGB", (255, 0, 0)), None, swapped_profile())
+    converted = in_color(filled("RGB", (255, 0, 0)), None, swapped_profile())
     red, _, blue = converted.getpixel((0, 0))
     assert converted.mode == "RGB"
     assert blue > 200 > 50 > red
 
 
 def test_the_test_profile_differs_from_srgb_only_in_what_it_should() -> None:
-    converted = in_colour(filled("RGB", (255, 255, 255)), None, swapped_profile())
+    converted = in_color(filled("RGB", (255, 255, 255)), None, swapped_profile())
     assert converted.getpixel((0, 0)) == pytest.approx((255, 255, 255), abs=2)
 
 
@@ -183,9 +183,9 @@ def test_the_test_profile_differs_from_srgb_only_in_what_it_should() -> None:
 @pytest.mark.parametrize("mode", ["RGB", "CMYK"])
 def test_a_broken_profile_is_ignored(profile: Any, mode: str) -> None:
     image = filled(mode, (0, 255, 0) if mode == "RGB" else (255, 0, 255, 0))
-    assert in_colour(image, None, profile).getpixel((0, 0)) == (0, 255, 0)
+    assert in_color(image, None, profile).getpixel((0, 0)) == (0, 255, 0)
 
 
 def test_a_profile_does_not_matter_to_a_grey_image() -> None:
     image = filled("L", 77)
-    assert in_colour(image, None, swapped_profile()) is image
+    assert in_color(image, None, swapped_profile()) is image

@@ -179,8 +179,8 @@ def test_a_process_that_does_not_start_ends_the_build(
     with pytest.raises(BuildError) as caught:
         process.store_image(png(), [])
     assert str(caught.value) == (
-        "the process that prepares large images could not start, it ended with exit status 1: see "
-        "that a worker has memory for a second process, and run the same command again"
+        "the process that prepares large images could not start, it ended with exit status 1: "
+        "make sure that a worker has memory for a second process, and run the same command again"
     )
 
 

@@ -15,8 +15,8 @@ from beam_jobs.prepare.prepared_chunk import Rejected
 from beam_jobs.prepare.references import hash_words
 from beam_jobs.sharding.duplicates import Duplicate
 from beam_jobs.storage.checksums import checksum
-from beam_jobs.writing import shards
-from beam_jobs.writing.shards import ListedFile, WriteDuplicates, WriteQuarantine
+from beam_jobs.writing import listings
+from beam_jobs.writing.listings import ListedFile, WriteDuplicates, WriteQuarantine
 from schemas.example import decode_example, encode_example
 from schemas.quarantine import REJECTED_FEATURES
 from schemas.tfrecord import frame, read_records
@@ -59,7 +59,7 @@ def rejected(folder: Path, sizes: list[int]) -> list[Rejected]:
 
 def test_no_file_of_the_quarantine_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Small images, some that would fill a file almost, and one that is larger than a file."""
-    monkeypatch.setattr(shards, "_FILE_BYTES", 10_000)
+    monkeypatch.setattr(listings, "_FILE_BYTES", 10_000)
     values = rejected(tmp_path, [10] * 20 + [9_000] * 12 + [50_000])
     found = written(values, WriteQuarantine(str(tmp_path / "out")))
     count = len(found) // 2
@@ -101,10 +101,10 @@ def test_duplicates_are_bounded_in_number_and_bytes(
         )
         for number in range(60)
     ]
-    monkeypatch.setattr(shards, "_FILE_BYTES", 1500)
+    monkeypatch.setattr(listings, "_FILE_BYTES", 1500)
     found = written(values, WriteDuplicates(str(tmp_path / "small")))
     assert len(found) > 60 * 150 // 1500
     assert all(each.size_bytes <= 1500 for _, each in found)
     monkeypatch.undo()
-    monkeypatch.setattr(shards, "_DUPLICATES_A_FILE", 20)
+    monkeypatch.setattr(listings, "_DUPLICATES_PER_FILE", 20)
     assert len(written(values, WriteDuplicates(str(tmp_path / "few")))) == 3

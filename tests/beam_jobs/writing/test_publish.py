@@ -75,7 +75,7 @@ def publish(
 
 
 def test_rows_that_were_not_prepared(tmp_path: Path):
-    with pytest.raises(BuildError, match="the source gave 5 rows, 4 were prepared"):
+    with pytest.raises(BuildError, match="the source has 5 rows, but 4 were prepared"):
         publish(tmp_path, [], inputs=5)
     assert not (tmp_path / "out" / COMPLETED).exists()
 

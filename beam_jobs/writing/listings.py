@@ -1,0 +1,161 @@
+"""Listings: the files of the quarantine, and of duplicates, beside the shards."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import AsSingleton
+
+from beam_jobs.prepare.prepared_chunk import Rejected
+from beam_jobs.prepare.references import hash_words
+from beam_jobs.sharding.duplicates import Duplicate
+from beam_jobs.storage import files
+from beam_jobs.storage.checksums import RunningChecksum, checksum
+from schemas.example import decode_example
+from schemas.manifest import FileChecksum
+from schemas.quarantine import DUPLICATES, QUARANTINE, REJECTED_FEATURES
+from schemas.tfrecord import unframe
+
+ListedFile = tuple[str, FileChecksum]
+Listed = Rejected | Duplicate
+_REJECTED_PER_FILE = 1000
+_DUPLICATES_PER_FILE = 100_000
+_FILE_BYTES = 1 << 28  # of the quarantine and of duplicates
+
+
+class WriteQuarantine(beam.PTransform):
+    """Rejected to (path relative to `directory`, FileChecksum) of the quarantine's files."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__()
+        self._directory = directory
+
+    def expand(self, rejected: beam.PCollection[Rejected]) -> beam.PCollection[ListedFile]:
+        return (
+            rejected
+            | "Files" >> _IntoFiles(_REJECTED_PER_FILE, _FILE_BYTES)  # ((file, files), [Rejected])
+            | "Write" >> beam.FlatMapTuple(self._write)
+        )
+
+    def _write(self, file: tuple[int, int], rejected: Sequence[Rejected]) -> Iterator[ListedFile]:
+        number, count = file
+        suffix = f"{number:05d}-of-{count:05d}"
+        records = files.join(QUARANTINE, f"rejected.tfrecord-{suffix}")
+        lines = files.join(QUARANTINE, f"rejected.jsonl-{suffix}")
+        ranges = [(one.file, one.offset, one.length) for one in rejected]
+        record_sum, line_sum = RunningChecksum(), RunningChecksum()
+        with (
+            files.create(files.join(self._directory, records)) as record_file,
+            files.create(files.join(self._directory, lines)) as line_file,
+        ):
+            for framed in files.read_ranges(ranges):
+                record_file.write(framed)
+                record_sum.update(framed)
+                values = decode_example(REJECTED_FEATURES, unframe(framed, 0))
+                image = values["bytes"]
+                assert isinstance(image, bytes)
+                line = _json_line({**values, "bytes": len(image)})
+                line_file.write(line)
+                line_sum.update(line)
+        yield records, record_sum.result()
+        yield lines, line_sum.result()
+
+
+class WriteDuplicates(beam.PTransform):
+    """Duplicate to (path relative to `directory`, FileChecksum) of the duplicates' files."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__()
+        self._directory = directory
+
+    def expand(self, duplicates: beam.PCollection[Duplicate]) -> beam.PCollection[ListedFile]:
+        return (
+            duplicates
+            | "Files"
+            >> _IntoFiles(_DUPLICATES_PER_FILE, _FILE_BYTES)  # ((file, files), [Duplicate])
+            | "Write" >> beam.MapTuple(self._write)
+        )
+
+    def _write(self, file: tuple[int, int], duplicates: Sequence[Duplicate]) -> ListedFile:
+        number, count = file
+        path = files.join(DUPLICATES, f"duplicates.jsonl-{number:05d}-of-{count:05d}")
+        data = b"".join(_duplicate_line(duplicate) for duplicate in duplicates)
+        files.write(files.join(self._directory, path), data)
+        return path, checksum(data)
+
+
+class _IntoFiles(beam.PTransform):
+    """Values to ((file, files), values in a fixed order).
+
+    A file gets about `limit` values, and at most `limit_bytes` bytes unless one value has more.
+    Values go to bins, equal ranges of their hash; a bin that is still too large becomes several
+    files. With a limit of 1,000, 2,500 values go to 3 bins. If the second bin is too large, its
+    parts are (1, 0) and (1, 1), and the files 0 to 3 hold (0, 0), (1, 0), (1, 1) and (2, 0).
+    """
+
+    def __init__(self, limit: int, limit_bytes: int) -> None:
+        super().__init__()
+        self._limit = limit
+        self._limit_bytes = limit_bytes
+
+    def expand(self, values: beam.PCollection) -> beam.PCollection:
+        limit, limit_bytes = self._limit, self._limit_bytes
+
+        def into_bin(value: Listed, count: int, size: int) -> tuple[int, Listed]:
+            bins = max(-(-count // limit), -(-size // limit_bytes))  # rounded up
+            return (value.id_hash * bins) >> 64, value
+
+        count = values | "Count" >> beam.combiners.Count.Globally()
+        size = values | "Size" >> beam.Map(_size) | "Total" >> beam.CombineGlobally(sum)
+        parts = (
+            values
+            | "IntoBins" >> beam.Map(into_bin, count=AsSingleton(count), size=AsSingleton(size))
+            | "Group" >> beam.GroupByKey()
+            | "Fill" >> beam.FlatMap(_fill, limit_bytes=limit_bytes)
+        )  # ((bin, part), [value])
+        numbers = (
+            parts
+            | "Parts" >> beam.Keys()
+            | "AllParts" >> beam.combiners.ToList()
+            | "Order"
+            >> beam.Map(lambda keys: {key: number for number, key in enumerate(sorted(keys))})
+        )  # (bin, part) to the number of its file
+        return parts | "Number" >> beam.Map(
+            lambda part, numbers: ((numbers[part[0]], len(numbers)), part[1]),
+            numbers=AsSingleton(numbers),
+        )
+
+
+def _fill(
+    keyed: tuple[int, Iterable[Listed]], *, limit_bytes: int
+) -> Iterator[tuple[tuple[int, int], list[Listed]]]:
+    """Yields ((bin, part), values) of each of the files that a bin takes."""
+    bin_, values = keyed
+    part, size = 0, 0
+    filled: list[Listed] = []
+    for value in sorted(values, key=_order):
+        if filled and size + _size(value) > limit_bytes:
+            yield (bin_, part), filled
+            part, size, filled = part + 1, 0, []
+        filled.append(value)
+        size += _size(value)
+    yield (bin_, part), filled
+
+
+def _size(value: Listed) -> int:
+    """Bytes that a value takes in its file."""
+    return value.length if isinstance(value, Rejected) else len(_duplicate_line(value))
+
+
+def _duplicate_line(duplicate: Duplicate) -> bytes:
+    fields = ("id", "duplicate_of", "same_labels")
+    return _json_line({name: getattr(duplicate, name) for name in fields})
+
+
+def _order(value: Listed) -> tuple[tuple[int, int], str]:
+    return hash_words(value.id), repr(value)
+
+
+def _json_line(values: Mapping[str, Any]) -> bytes:
+    return json.dumps(values, ensure_ascii=False).encode() + b"\n"
