@@ -21,6 +21,7 @@ from benchmarks.harness.contenders import Training, distributed
 from benchmarks.harness.input_options import add_input_options, add_measuring_options, training_run
 from benchmarks.harness.timing import Contender, Effort, Result, by_turns, machine, table, to_json
 from pipeline.distribution import strategies
+from pipeline.distribution.host_memory import keep_host_memory
 
 STAGES = {
     "read": "reading",
@@ -205,7 +206,7 @@ def simulate(
 
 
 def _steps(run: Training, effort: Effort, step_s: float) -> Steps:
-    strategies.keep_host_memory()
+    keep_host_memory()
     strategies.make_logical_cpus(run.replicas)
     produced = tf.Variable(0, dtype=tf.int64)
     batches = distributed(run, produced=produced)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
         make_distributed_dataset,
         make_evaluation_dataset,
     )
-    from pipeline.distribution.strategies import keep_host_memory, make_strategy
+    from pipeline.distribution.host_memory import keep_host_memory
+    from pipeline.distribution.strategies import make_strategy
     from pipeline.records.info import DatasetInfo, load_info
     from pipeline.tasks.base import Task
     from pipeline.training.keras_fit import EpochCheckpoints, MultiWorkerModel
@@ -30,7 +31,7 @@ _MODULES = {
     "EpochCheckpoints": "pipeline.training.keras_fit",
     "MultiWorkerModel": "pipeline.training.keras_fit",
     "Task": "pipeline.tasks.base",
-    "keep_host_memory": "pipeline.distribution.strategies",
+    "keep_host_memory": "pipeline.distribution.host_memory",
     "load_info": "pipeline.records.info",
     "make_dataset": "pipeline.dataset",
     "make_distributed_dataset": "pipeline.dataset",

@@ -1,8 +1,8 @@
 """Options of the input pipeline."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
 
 from pipeline.option_checks import check_integer, check_number, check_type
 
@@ -172,6 +172,10 @@ class InputConfig:
                 "placement 'device' leaves augmentation to the training step, which needs the "
                 "features 'image' and 'seed': name them in features"
             )
+
+    def with_features(self, *names: str) -> Self:
+        """Adds features to a config whose batches are dicts, unless they are there already."""
+        return replace(self, features=tuple(dict.fromkeys((*(self.features or ()), *names))))
 
 
 def _is_tuple(values: Any, kind: Any) -> bool:

@@ -1,4 +1,4 @@
-"""From a dataset directory to a dataset that any distribution strategy can train on."""
+"""Datasets of a dataset directory, for any distribution strategy."""
 
 import dataclasses
 import os
@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from pipeline.config import InputConfig
+from pipeline.distribution.parameter_server import is_parameter_server, worker_count
 from pipeline.input.index_dataset import InputShard
 from pipeline.input.input_pipeline import InputPipeline
 from pipeline.records.table import check_batch_size
@@ -24,34 +25,36 @@ def make_dataset(
     start_step: int = 0,
     input_context: tf.distribute.InputContext | None = None,
 ) -> tf.data.Dataset:
-    """The infinite training dataset of one input pipeline.
+    """Makes the infinite training dataset of one input pipeline.
 
     Every global batch holds each layout within one record of its share, and so does every
-    replica's slice of it. Equal arguments give equal batches, whatever the number of pipelines.
-    Rows of a slice lie in an order that keeps its halves, quarters, eighths, … within one record
-    of their share, too. Other parts of it are fair on average over steps, see
+    replica's part of it. Equal arguments give equal batches, whatever the number of pipelines.
+    The rows of a replica lie in an order that keeps halves, quarters, eighths, … within one record
+    of their share, too. Other parts are fair on average over steps, see
     `pipeline.sampling.batch_order.replica_rows`.
 
     Args:
       data_dir: dataset directory; None for the one that TILLROLL_DATA_DIR names.
       split: split to read.
-      global_batch_size: records a training step takes, over all replicas.
-      config: how records become elements.
+      global_batch_size: records of a training step, over all replicas.
+      config: options of the input pipeline; None for the defaults.
       seed: seeds the order of the records and the augmentations.
       start_step: global step to begin with, as when training is resumed: an int, or the
         optimizer's `iterations`.
-      input_context: which pipeline this is; None for the only one.
+      input_context: the position of this pipeline among several; None for the only one.
 
     Returns:
-      Batches of global_batch_size / replicas records, see `InputConfig`; where the pipeline feeds
-      several replicas, their batches follow each other. After an error, every batch is an error.
+      A dataset of batches of global_batch_size / replicas records, see `InputConfig`. If the
+      pipeline feeds several replicas, their batches follow each other. After an error, every batch
+      is an error. Its attribute `steps_per_epoch` is the number of full global batches in an epoch.
 
     Raises:
-      ValueError: an argument does not fit the dataset; the sentence says what does.
+      ValueError: an argument does not fit the dataset; the message says what is allowed.
     """
     context = input_context or tf.distribute.InputContext()
-    elements = InputPipeline.load(data_dir, split, global_batch_size, config)
-    return elements.training(InputShard.of(context), seed=seed, start_step=start_step)
+    pipeline = InputPipeline.load(data_dir, split, global_batch_size, config)
+    dataset = pipeline.training(InputShard.of(context), seed=seed, start_step=start_step)
+    return _with_steps_per_epoch(dataset, pipeline)
 
 
 def make_distributed_dataset(
@@ -65,39 +68,62 @@ def make_distributed_dataset(
     start_step: int = 0,
     input_options: tf.distribute.InputOptions | None = None,
 ) -> tf.distribute.DistributedDataset:
-    """`make_dataset` for a strategy: each of its input pipelines makes its slice of each batch.
+    """Makes the infinite training dataset of a strategy: `make_dataset` for each input pipeline.
 
-    Train with explicit `steps_per_epoch`: the dataset is infinite. Keras' `fit` needs
-    `training.keras_fit.MultiWorkerModel` under MultiWorkerMirroredStrategy, and does not support
-    ParameterServerStrategy. TPUs take no strings: leave "id" and "text" out of the features, or set
-    `experimental_fetch_to_device=False`.
+    Always train with `steps_per_epoch`, as the dataset is infinite:
 
-    Under ParameterServerStrategy, give it to `ClusterCoordinator.create_per_worker_dataset`. Of W
-    workers each then makes every W-th global batch, at its own speed, and from the start again
-    when it was restarted. So it takes until the slowest has made its share of an epoch that each
-    record has come at least once; others may have come more often.
+        dataset = make_distributed_dataset(strategy, "data/receipts")
+        model.fit(dataset, steps_per_epoch=dataset.steps_per_epoch, epochs=10)
+
+    Keras' `fit` needs `training.keras_fit.MultiWorkerModel` under MultiWorkerMirroredStrategy, and
+    does not support ParameterServerStrategy. TPUs take no strings: leave "id" and "text" out of the
+    features, or set `experimental_fetch_to_device=False`.
+
+    Under ParameterServerStrategy, call this in the function that you give to
+    `ClusterCoordinator.create_per_worker_dataset`, and take the steps of an epoch from
+    `DatasetInfo.steps_per_epoch`. Each of W workers makes every W-th global batch, at its own
+    speed, and begins anew when it is restarted. So all records have come once when the slowest
+    worker has made its share of an epoch; some may have come more often by then.
 
     Args:
       strategy: any `tf.distribute` strategy.
       data_dir: as in `make_dataset`, and so are the other arguments.
       split: split to read.
-      global_batch_size: records a training step takes, over all replicas.
-      config: how records become elements.
+      global_batch_size: records of a training step, over all replicas.
+      config: options of the input pipeline; None for the defaults.
       seed: seeds the order of the records and the augmentations.
       start_step: global step to begin with: an int, or the optimizer's `iterations`.
       input_options: TensorFlow's, such as per-replica pipelines under MirroredStrategy.
+
+    Returns:
+      What `strategy.distribute_datasets_from_function` returns. Its attribute `steps_per_epoch` is
+      the number of full global batches in an epoch.
+
+    Raises:
+      ValueError: an argument does not fit the dataset; the message says what is allowed.
     """
     _check_strategy(strategy)
-    elements = InputPipeline.load(data_dir, split, global_batch_size, config)
+    pipeline = InputPipeline.load(data_dir, split, global_batch_size, config)
 
-    def pipeline(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        return elements.training(_slice(strategy, context), seed=seed, start_step=start_step)
+    def make(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        return pipeline.training(_shard(strategy, context), seed=seed, start_step=start_step)
 
-    return strategy.distribute_datasets_from_function(pipeline, input_options)
+    dataset = strategy.distribute_datasets_from_function(make, input_options)
+    return _with_steps_per_epoch(dataset, pipeline)
 
 
-class Evaluation(NamedTuple):
-    """A dataset that repeats a split without end, and how many steps hold all of the split.
+def _with_steps_per_epoch(dataset: Any, pipeline: InputPipeline) -> Any:
+    # An attribute, and not a pair: `fit` and `create_per_worker_dataset` take the dataset itself.
+    dataset.steps_per_epoch = pipeline.info.steps_per_epoch(
+        pipeline.split,
+        pipeline.global_batch_size,
+        block_length=pipeline.config.reading.block_length,
+    )
+    return dataset
+
+
+class EvaluationDataset(NamedTuple):
+    """A dataset that repeats a split without end, and the number of steps that hold it once.
 
     Always take `steps` batches: `model.evaluate(dataset, steps=steps)`, `model.fit(...,
     validation_data=dataset, validation_steps=steps)`, `zip(range(steps), dataset)`.
@@ -114,44 +140,38 @@ def make_evaluation_dataset(
     split: str = "validation",
     global_batch_size: int = 256,
     config: InputConfig | None = None,
-) -> Evaluation:
-    """Each record of a split once every `steps` batches, of which the last is padded with weight 0.
+) -> EvaluationDataset:
+    """Makes a dataset that holds each record of a split once every `steps` batches.
 
-    InputPipeline always carry weights: (image, label, weight), or the features with "weight" among
-    them. Augmentations and balance are left out. Keras divides its `loss` by all rows, padding
-    included: name among `weighted_metrics` what is to be averaged over records.
+    The last of these batches is padded with examples of weight 0. So batches always carry weights:
+    (image, label, weight), or the features with "weight" among them. Augmentations and balance are
+    left out. Keras divides its `loss` by all rows, padding included: pass metrics that are averages
+    over records as `weighted_metrics`.
 
-    Under ParameterServerStrategy, workers advance at their own speed, each with padding without
-    end behind its last record: take at least `steps`, until the weights add up to the records. A
-    worker that is restarted meanwhile gives its records again.
+    Under ParameterServerStrategy, workers advance at their own speed, and each makes padding
+    without end behind its last record: take `steps` batches or more, until the weights add up to
+    the number of records. A worker that is restarted meanwhile gives its records again.
 
     Args:
       strategy: any `tf.distribute` strategy.
       data_dir: as in `make_dataset`.
       split: split to read.
       global_batch_size: records of a step, over all replicas.
-      config: how records become elements.
+      config: options of the input pipeline; None for the defaults.
+
+    Raises:
+      ValueError: an argument does not fit the dataset; the message says what is allowed.
     """
     _check_strategy(strategy)
-    elements = InputPipeline.load(data_dir, split, global_batch_size, config, evaluation=True)
-    check_batch_size(elements.global_batch_size, strategy.num_replicas_in_sync)
-    steps = elements.info.evaluation_steps(split, elements.global_batch_size)
+    pipeline = InputPipeline.load(data_dir, split, global_batch_size, config, evaluation=True)
+    check_batch_size(pipeline.global_batch_size, strategy.num_replicas_in_sync)
+    steps = pipeline.info.evaluation_steps(split, pipeline.global_batch_size)
     stop = None if is_parameter_server(strategy) else steps
 
-    def pipeline(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        return elements.evaluation(_slice(strategy, context), steps=stop)
+    def make(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        return pipeline.evaluation(_shard(strategy, context), steps=stop)
 
-    return Evaluation(strategy.distribute_datasets_from_function(pipeline), steps)
-
-
-def is_parameter_server(strategy: tf.distribute.Strategy) -> bool:
-    """Whether its workers wait for nobody."""
-    return isinstance(strategy, tf.distribute.ParameterServerStrategy)
-
-
-def worker_count(strategy: tf.distribute.ParameterServerStrategy) -> int:
-    """How many workers there are, which TensorFlow tells nowhere in public."""
-    return int(strategy._cluster_resolver.cluster_spec().num_tasks("worker"))
+    return EvaluationDataset(strategy.distribute_datasets_from_function(make), steps)
 
 
 def _check_strategy(strategy: Any) -> None:
@@ -162,10 +182,10 @@ def _check_strategy(strategy: Any) -> None:
         )
 
 
-def _slice(strategy: tf.distribute.Strategy, context: tf.distribute.InputContext) -> InputShard:
+def _shard(strategy: tf.distribute.Strategy, context: tf.distribute.InputContext) -> InputShard:
     if not is_parameter_server(strategy):
         return InputShard.of(context)
-    # The context tells of one pipeline, on whichever worker: which one is known at run time.
+    # The context is that of a single pipeline. The worker that runs it is known at run time only.
     return dataclasses.replace(
         InputShard.of(context),
         workers=worker_count(strategy),

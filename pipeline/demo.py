@@ -20,7 +20,8 @@ from matplotlib import pyplot
 
 from pipeline.config import InputConfig
 from pipeline.dataset import make_dataset, make_distributed_dataset
-from pipeline.distribution.strategies import keep_host_memory, make_logical_cpus
+from pipeline.distribution.host_memory import keep_host_memory
+from pipeline.distribution.strategies import make_logical_cpus
 from pipeline.plots.pictures import show_receipt
 from pipeline.records.info import DatasetInfo, load_info
 

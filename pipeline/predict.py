@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from pipeline.config import InputConfig
 from pipeline.dataset import make_evaluation_dataset
-from pipeline.distribution.strategies import keep_host_memory
+from pipeline.distribution.host_memory import keep_host_memory
 from pipeline.records.info import add_data_dir, load_info, read_file
 from pipeline.records.reader import read_failure_in
 from pipeline.serving.saved_model import DESCRIPTION, IMAGES

@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from pipeline.augmentation.presets import AUGMENTATIONS
 from pipeline.config import InputConfig
-from pipeline.distribution.server import dismiss, serve
+from pipeline.distribution.server import serve, shut_down
 from pipeline.distribution.strategies import (
     STRATEGIES,
     is_chief,
@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
             return STOPPED
     if cluster and not status:
-        dismiss(cluster, known.run_dir)
+        shut_down(cluster, known.run_dir)
     return status
 
 
@@ -102,7 +102,7 @@ def _train(
             folder = RunFolder(known.run_dir, is_chief=is_chief(strategy))
         except RunFolderInUseError as error:
             in_use = error
-        if trainer.agree(in_use is not None):  # workers that waited for the chief would fail
+        if trainer.any_worker(in_use is not None):  # workers that waited for the chief would fail
             if in_use:
                 _warn(str(in_use))
             return STOPPED

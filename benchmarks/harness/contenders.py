@@ -14,6 +14,7 @@ import tensorflow as tf
 from benchmarks.harness.addresses import free_addresses
 from pipeline.config import InputConfig
 from pipeline.distribution import strategies
+from pipeline.distribution.host_memory import keep_host_memory
 from pipeline.input.decode import decode_batches
 from pipeline.input.features import feature_spec
 from pipeline.input.index_dataset import InputShard, TensorArrays, batch_positions, training_records
@@ -73,7 +74,7 @@ def training(run: Training, *, stage: str = "device") -> Iterator[Any]:
     """
     if stage == "device" and run.workers > 1:
         return _of_workers(run)
-    strategies.keep_host_memory()
+    keep_host_memory()
     if stage == "device":
         strategies.make_logical_cpus(run.replicas)
         return distributed(run)

@@ -16,12 +16,12 @@ _ELSE = "Or unset it, to train on this machine alone."
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """Processes that train together, and which of them this one is.
+    """Processes that train together, and the task of this process.
 
     Attributes:
-      tasks: addresses of each kind of task, "host:port".
+      tasks: addresses "host:port" of the tasks of each kind.
       kind: kind of this process's task, such as "worker".
-      index: its number among its kind.
+      index: its index among the tasks of its kind.
     """
 
     tasks: Mapping[str, tuple[str, ...]]
@@ -30,23 +30,23 @@ class Cluster:
 
     @classmethod
     def from_environment(cls) -> Self | None:
-        """The cluster in TF_CONFIG; None where it names none.
+        """Reads the cluster from TF_CONFIG; returns None if it names none.
 
         Raises:
-          ValueError: it can't be understood.
+          ValueError: TF_CONFIG can't be understood.
         """
         text = os.environ.get("TF_CONFIG") or "{}"
         try:
-            found = json.loads(text)
+            config = json.loads(text)
         except ValueError as error:
             raise ValueError(
-                f"TF_CONFIG is no JSON ({error}): {text[:80]!r}. Its form is {_FORM}. {_ELSE}"
+                f"TF_CONFIG is not JSON ({error}): {text[:80]!r}. Its form is {_FORM}. {_ELSE}"
             ) from error
-        if not isinstance(found, dict) or not found.get("cluster"):
+        if not isinstance(config, dict) or not config.get("cluster"):
             return None
         try:
-            tasks = {kind: tuple(addresses) for kind, addresses in found["cluster"].items()}
-            kind, index = str(found["task"]["type"]), int(found["task"]["index"])
+            tasks = {kind: tuple(addresses) for kind, addresses in config["cluster"].items()}
+            kind, index = str(config["task"]["type"]), int(config["task"]["index"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f"TF_CONFIG lacks something: {text[:200]!r}. Its form is {_FORM}. {_ELSE}"
@@ -54,8 +54,8 @@ class Cluster:
         cluster = cls(tasks=tasks, kind=kind, index=index)
         if not 0 <= index < len(tasks.get(kind, ())):
             raise ValueError(
-                f"TF_CONFIG says that this is task {kind} {index} of a cluster of {cluster}: each "
-                "process needs a task of the cluster of its own, counted from 0."
+                f"TF_CONFIG says that this is task {kind} {index} of a cluster of {cluster}: give "
+                "each process a task of the cluster of its own, counted from 0."
             )
         return cluster
 
@@ -66,15 +66,16 @@ class Cluster:
         return sum(map(len, self.tasks.values()))
 
     def check_parameter_servers(self) -> None:
-        """Checks that it is one for ParameterServerStrategy.
+        """Checks that ParameterServerStrategy can use this cluster.
 
         Raises:
-          ValueError: it is not.
+          ValueError: tasks are missing, or of other kinds.
         """
         counts = Counter({kind: len(addresses) for kind, addresses in self.tasks.items()})
         fits = counts["chief"] == 1 and counts["worker"] >= 1 and counts["ps"] >= 1
         if not fits or set(self.tasks) - {"chief", "worker", "ps"}:
             raise ValueError(
-                f"strategy 'parameter_server' can't use the cluster in TF_CONFIG, {self}: it takes "
-                "1 chief, 1 or more worker and 1 or more ps. Name these, or choose another strategy"
+                f"strategy 'parameter_server' can't use the cluster in TF_CONFIG, {self}: it needs "
+                "1 chief, 1 or more workers and 1 or more ps. Name these, or choose another "
+                "strategy"
             )

@@ -1,4 +1,4 @@
-"""The request to stop that a signal brings: SIGTERM, or SIGINT of Ctrl-C."""
+"""Requests to stop by signals: SIGTERM, and SIGINT of Ctrl-C."""
 
 import os
 import signal
@@ -13,13 +13,13 @@ _STOPPING = "stopping after the steps under way; Ctrl-C again ends at once, with
 
 
 class StopRequest:
-    """Notes SIGTERM and Ctrl-C, while it is entered, instead of ending the process.
+    """Notes SIGTERM and Ctrl-C, as a context manager, instead of ending the process.
 
-    Workers must stop at the same step, so whoever trains asks for `is_made` between steps. A second
+    Workers must stop at the same step, so the training loop reads `is_made` between steps. A second
     Ctrl-C ends the process at once.
 
     Attributes:
-      is_made: whether a signal has come.
+      is_made: True once a signal has come.
     """
 
     def __init__(self) -> None:
@@ -45,25 +45,26 @@ class StopRequest:
 
 
 def hold_sigterm() -> None:
-    """Lets SIGTERM wait until a `StopRequest` is entered, or `release_sigterm` is called.
+    """Holds SIGTERM back until a `StopRequest` is entered, or `release_sigterm` is called.
 
-    Threads that are started meanwhile leave SIGTERM to the main thread for good.
+    Threads that are started meanwhile never take SIGTERM: it comes to the main thread.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
 
 def release_sigterm() -> None:
-    """Ends what `hold_sigterm` began; a signal that waits comes now."""
+    """Ends `hold_sigterm`; a signal that was held back comes now."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 @contextmanager
 def keep_sigterm_handler() -> Iterator[None]:
-    """Brings back the handler of SIGTERM that code inside replaces, such as TensorFlow's.
+    """Restores the handler of SIGTERM at the end if code in the `with` block replaces it.
 
-    TensorFlow's handler for clusters swallows SIGTERM: the process goes on. A signal that comes
-    meanwhile waits for the handler of before, unless a thread takes it that was started without
-    `hold_sigterm`. Does nothing outside the main thread, where Python can't set handlers.
+    TensorFlow does when it sets up a cluster. Its handler swallows SIGTERM, and the process goes
+    on. A signal that comes meanwhile is held back for the restored handler, unless it comes to a
+    thread that was started without `hold_sigterm`. Outside the main thread, where Python can't set
+    handlers, this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

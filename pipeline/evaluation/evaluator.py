@@ -1,6 +1,5 @@
-"""Loss, metrics and mistakes over each record of a split, once."""
+"""Evaluates a model: loss, metrics and confusion over a split, each record once."""
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from pipeline.augmentation.pixels import to_float32
 from pipeline.config import InputConfig
 from pipeline.dataset import make_evaluation_dataset
 from pipeline.records.info import DatasetInfo
@@ -19,16 +19,18 @@ _PADDING = -1
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evaluation:
-    """Averages over each record of a split, once.
+    """The result of an evaluation.
 
     Attributes:
-      averages: of the loss and each metric, over the records that count for it; a metric for which
-        none counts is left out.
-      by_layout: the same for each layout, NaN for those without records; [layouts].
-      counted: records of each layout that count for the loss and each metric, [layouts].
-      records: of each layout, [layouts].
-      confusion: what was taken for what, int64 [pairs, 3] of a label, the one predicted, and how
-        many records; None where the task predicts no label.
+      averages: the loss and each metric, averaged over the records that count for it. A metric for
+        which none counts is left out.
+      by_layout: the same averages of each layout, float64 [layouts]; NaN for layouts without
+        records.
+      counted: number of records of each layout that count for the loss and each metric, float64
+        [layouts].
+      records: number of records of each layout, float64 [layouts].
+      confusion: int64 [pairs, 3] of a label, the label predicted, and the number of such records;
+        None if the task predicts no label.
     """
 
     averages: Mapping[str, float]
@@ -53,13 +55,12 @@ class Evaluator:
     ) -> None:
         """Takes a model whose variables belong to the strategy."""
         self._task, self._strategy, self._info, self._model = task, strategy, info, model
-        features = dict.fromkeys((*(config.features or ()), "layout_id", "weight"))
-        self._config = dataclasses.replace(config, features=tuple(features))
+        self._config = config.with_features("layout_id", "weight")
         self._global_batch_size = global_batch_size
         self._labels = len(info.vocabulary(config.label))
 
     def evaluate(self, split: str) -> Evaluation:
-        """Loss and metrics over a split; every worker must ask."""
+        """Computes loss and metrics over a split; every worker must call it."""
         dataset, steps = make_evaluation_dataset(
             self._strategy,
             self._info.data_dir,
@@ -68,15 +69,15 @@ class Evaluator:
             config=self._config,
         )
         batches = iter(dataset)
-        # Sums over many steps are the host's: float32 would round them.
+        # Sums over many steps are made on the host in float64: float32 would round them.
         sums: dict[str, npt.NDArray[np.float64]] = {}
-        mistaken = []
+        pairs = []
         for _ in range(steps):
-            found, pairs = self._step(batches)
-            for name, each in found.items():
-                sums[name] = sums.get(name, 0) + each.numpy().astype(np.float64)
-            if pairs is not None:
-                mistaken.append(pairs.numpy())
+            step_sums, step_pairs = self._step(batches)
+            for name, values in step_sums.items():
+                sums[name] = sums.get(name, 0) + values.numpy().astype(np.float64)
+            if step_pairs is not None:
+                pairs.append(step_pairs.numpy())
         with np.errstate(invalid="ignore"):
             by_layout = {name: total / count for name, (total, count) in sums.items()}
         return Evaluation(
@@ -88,42 +89,46 @@ class Evaluator:
             by_layout=by_layout,
             counted={name: count for name, (_, count) in sums.items()},
             records=sums["loss"][1],
-            confusion=self._confusion(np.concatenate(mistaken)) if mistaken else None,
+            confusion=self._confusion(np.concatenate(pairs)) if pairs else None,
         )
 
     def _confusion(self, pairs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        found, records = np.unique(pairs[pairs != _PADDING], return_counts=True)
-        return np.stack([found // self._labels, found % self._labels, records], axis=1)
+        """Counts pairs coded as label · labels + prediction, to int64 [pairs, 3]."""
+        codes, records = np.unique(pairs[pairs != _PADDING], return_counts=True)
+        return np.stack([codes // self._labels, codes % self._labels, records], axis=1)
 
     @tf.function
     def _step(self, batches: Any) -> tuple[dict[str, tf.Tensor], tf.Tensor | None]:
         sums, pairs = self._strategy.run(self._replica_step, (next(batches),))
         reduced = {
-            name: self._strategy.reduce("SUM", each, axis=None) for name, each in sums.items()
+            name: self._strategy.reduce("SUM", values, axis=None) for name, values in sums.items()
         }
         return reduced, None if pairs is None else self._strategy.gather(pairs, axis=0)
 
     def _replica_step(
         self, batch: dict[str, tf.Tensor]
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor | None]:
-        """Sums over each layout, and a number for label and prediction of each record.
+        """Evaluates the batch of a replica.
 
         Returns:
-          Of the loss and each metric, float32 [2, layouts]: the sums of values and of weights.
-          And int64 [n], or None where no label is predicted.
+          For the loss and each metric, the sums of values and of weights over each layout, float32
+          [2, layouts]. And for each record its label and prediction, coded in one number as
+          label · labels + prediction, so that pairs can be counted as numbers: int64 [n], -1 for
+          padding; None if no label is predicted.
         """
-        outputs = self._model(images(batch), training=False)
+        outputs = self._model(to_float32(batch["image"]), training=False)
         values = {"loss": self._task.loss(outputs, batch), **self._task.metrics(outputs, batch)}
         sums = {name: self._by_layout(value, batch) for name, value in values.items()}
         predictions = self._task.predictions(outputs)
         if "label" not in predictions or "label" not in batch:
             return sums, None
-        label, predicted = (tf.cast(each["label"], tf.int64) for each in (batch, predictions))
+        label = tf.cast(batch["label"], tf.int64)
+        predicted = tf.cast(predictions["label"], tf.int64)
         pairs = label * self._labels + predicted
         return sums, tf.where(batch["weight"] > 0, pairs, _PADDING)
 
     def _by_layout(self, value: MetricValue, batch: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Sums of values and of weights over each layout, float32 [2, layouts]."""
+        """Sums values and weights over each layout, to float32 [2, layouts]."""
         values, counts = value if isinstance(value, tuple) else (value, tf.ones_like(value))
         weights = tf.cast(counts, tf.float32) * batch["weight"]
         weighted = tf.math.multiply_no_nan(tf.cast(values, tf.float32), weights)
@@ -132,11 +137,15 @@ class Evaluator:
         return tf.transpose(sums)
 
     def predict(self, image: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
-        """What the task predicts from images; every worker must ask, for the same ones."""
-        found = self._predict(tf.constant(image))
+        """Computes the task's predictions from images; every worker must pass the same images.
+
+        Args:
+          image: uint8 or float32 [n, height, width, channels].
+        """
+        predictions = self._predict(tf.constant(image))
         return {
-            name: self._strategy.experimental_local_results(each)[0].numpy()
-            for name, each in found.items()
+            name: self._strategy.experimental_local_results(values)[0].numpy()
+            for name, values in predictions.items()
         }
 
     @tf.function
@@ -145,10 +154,4 @@ class Evaluator:
         return self._strategy.run(self._replica_predictions, (image,))
 
     def _replica_predictions(self, image: tf.Tensor) -> dict[str, tf.Tensor]:
-        return self._task.predictions(self._model(images({"image": image}), training=False))
-
-
-def images(batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Images in 0…1, whether or not they were normalized on the host."""
-    image = batch["image"]
-    return tf.cast(image, tf.float32) * (1 / 255) if image.dtype == tf.uint8 else image
+        return self._task.predictions(self._model(to_float32(image), training=False))

@@ -1,4 +1,4 @@
-"""How well each layout does, and the rare ones apart from the common ones."""
+"""Evaluations layout by layout, with rare and common layouts apart."""
 
 import csv
 import io
@@ -17,9 +17,10 @@ class LayoutTable:
     """An evaluation, layout by layout.
 
     Attributes:
-      layouts: their names.
-      training_records: how many of each the training split was built with, [layouts].
-      evaluation: what was found.
+      layouts: names of the layouts.
+      training_records: number of records of each layout in the training split as it was built,
+        int64 [layouts].
+      evaluation: the evaluation.
     """
 
     layouts: Sequence[str]
@@ -30,11 +31,11 @@ class LayoutTable:
     def halves(self) -> dict[str, npt.NDArray[np.bool_]]:
         """Layouts of the "rare" and of the "common" half, bool [layouts].
 
-        Layouts with at most a certain number of training records are rare. The number divides the
-        layouts that were evaluated as evenly as it can; where two do so alike, the lower is taken.
-        Of 5 evaluated layouts with 1, 1, 1, 2 and 9 training records, those with 1 are rare, as
-        3 to 2 is nearer to half than 4 to 1. Layouts with equally many records are never parted:
-        where all have the same number there are no halves, and both are empty.
+        Layouts are rare if they have at most a certain number of training records: the number that
+        divides the evaluated layouts most evenly, or the lower one of two such numbers. Of 5
+        evaluated layouts with 1, 1, 1, 2 and 9 training records, those with 1 are rare, as 3 to 2
+        is nearer to half than 4 to 1. Layouts with the same number of records are never separated:
+        if all have the same number there are no halves, and both are empty.
         """
         counts = self.training_records[self.evaluation.records > 0]
         limits, layouts = np.unique(counts, return_counts=True)
@@ -46,29 +47,29 @@ class LayoutTable:
         return {"rare": rare, "common": ~rare}
 
     def summary(self) -> dict[str, float]:
-        """Means over layouts, all with the same weight, however many records they have.
+        """Averages over layouts, each with the same weight, whatever its number of records.
 
         Returns:
-          Of the loss and each metric, such as "accuracy": "accuracy/macro" over all layouts,
-          "accuracy/rare_half" and "accuracy/common_half", and of how many layouts and records the
-          latter are: "accuracy/rare_half_layouts", "accuracy/rare_half_records" and so on. Layouts
-          without a record that counts are left out, and so is a half of none.
+          For the loss and each metric, such as "accuracy": the average "accuracy/macro" over all
+          layouts, "accuracy/rare_half" and "accuracy/common_half", and the numbers of layouts and
+          records of these halves, "accuracy/rare_half_layouts", "accuracy/rare_half_records" and so
+          on. Layouts without a record that counts are left out, and so are empty halves.
         """
         halves = self.halves
-        found: dict[str, float] = {}
+        figures: dict[str, float] = {}
         for name, values in self.evaluation.by_layout.items():
             records = self.evaluation.counted[name]
             if (evaluated := records > 0).any():
-                found[f"{name}/macro"] = float(values[evaluated].mean())
+                figures[f"{name}/macro"] = float(values[evaluated].mean())
             for half, layouts in halves.items():
                 if (chosen := evaluated & layouts).any():
-                    found[f"{name}/{half}_half"] = float(values[chosen].mean())
-                    found[f"{name}/{half}_half_layouts"] = int(chosen.sum())
-                    found[f"{name}/{half}_half_records"] = int(records[chosen].sum())
-        return found
+                    figures[f"{name}/{half}_half"] = float(values[chosen].mean())
+                    figures[f"{name}/{half}_half_layouts"] = int(chosen.sum())
+                    figures[f"{name}/{half}_half_records"] = int(records[chosen].sum())
+        return figures
 
     def to_csv(self) -> str:
-        """A line for each layout, the rarest first; what was not evaluated is left empty."""
+        """Writes a line for each layout, the rarest first; figures without records are empty."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         names = list(self.evaluation.by_layout)

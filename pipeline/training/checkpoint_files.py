@@ -1,4 +1,4 @@
-"""The files of a folder of checkpoints: which steps there are, what is listed, what is damaged."""
+"""The files in a folder of checkpoints: steps, TensorFlow's list of them, and damage."""
 
 import os
 import re
@@ -14,7 +14,7 @@ _DATA = ".data-00000-of-00001"  # a single file, as one device writes all variab
 
 
 def written_steps(directory: str) -> set[int]:
-    """Steps whose index file is there, which TensorFlow writes after the data."""
+    """Finds steps that have an index file, which TensorFlow writes after the data."""
     if not tf.io.gfile.isdir(directory):
         return set()
     names = map(_INDEX.fullmatch, tf.io.gfile.listdir(directory))
@@ -22,20 +22,22 @@ def written_steps(directory: str) -> set[int]:
 
 
 def listed_steps(directory: str) -> set[int] | None:
-    """Steps in TensorFlow's list of checkpoints; None where there is none that can be read."""
+    """Reads TensorFlow's list of checkpoints; returns None if there is none that can be read."""
     try:
         state = tf.train.get_checkpoint_state(directory)
     except ValueError:
         return None
-    steps = [_LISTED.fullmatch(each) for each in state.all_model_checkpoint_paths] if state else []
-    return {int(each[1]) for each in steps if each} if steps and all(steps) else None
+    if state is None:
+        return None
+    names = [_LISTED.fullmatch(path) for path in state.all_model_checkpoint_paths]
+    return {int(name[1]) for name in names if name} if names and all(names) else None
 
 
-def mend_list(directory: str) -> str | None:
-    """Makes a list that is missing or can't be read anew, from the files.
+def repair_list(directory: str) -> str | None:
+    """Makes the list of checkpoints from the files if it is missing or can't be read.
 
     Returns:
-      A sentence about a list that could not be read, None where there was none or a good one.
+      A sentence about a list that could not be read; None if it was missing or can be read.
     """
     if listed_steps(directory) is not None:
         return None
@@ -45,19 +47,19 @@ def mend_list(directory: str) -> str | None:
         tf.io.gfile.remove(path)
     names = [f"step-{step}" for step in sorted(written_steps(directory))]
     if names:
-        # TensorFlow would keep those without a time for ever.
-        times = [tf.io.gfile.stat(os.path.join(directory, f"{each}.index")) for each in names]
+        # TensorFlow would never delete checkpoints without a time.
+        times = [tf.io.gfile.stat(os.path.join(directory, f"{name}.index")) for name in names]
         tf.compat.v1.train.update_checkpoint_state(
             directory,
             names[-1],
             names,
-            all_model_checkpoint_timestamps=[each.mtime_nsec / 1e9 for each in times],
+            all_model_checkpoint_timestamps=[time.mtime_nsec / 1e9 for time in times],
         )
-    return f"{path} can't be read: it is made anew from the files beside it" if was_there else None
+    return f"{path} can't be read: it is made again from the files beside it" if was_there else None
 
 
 def damaged_file(path: str) -> str | None:
-    """The file of a checkpoint that is damaged or missing; None where all of it can be read."""
+    """Finds a file of a checkpoint that is damaged or missing; None if all can be read."""
     try:
         reader = tf.train.load_checkpoint(path)
     except DAMAGE:
@@ -71,7 +73,7 @@ def damaged_file(path: str) -> str | None:
 
 
 def damage_of(path: str) -> str:
-    """A sentence's part about a checkpoint whose restoring failed."""
+    """Describes, as part of a sentence, why a checkpoint could not be restored."""
     file = damaged_file(path)
     if file is None:
         return f"{path} could not be read at the first attempt"

@@ -1,4 +1,4 @@
-"""Checkpoints of a training run: model, optimiser, step, and what they belong to."""
+"""Checkpoints of a training run: model, optimizer, step, and the identity of the run."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ from pipeline.training.checkpoint_files import (
     damage_of,
     damaged_file,
     listed_steps,
-    mend_list,
+    repair_list,
     written_steps,
 )
 from pipeline.training.run_identity import Change, RunIdentity
@@ -21,14 +21,15 @@ _IDENTITY = "identity/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 class Checkpoints:
-    """The checkpoints in a folder, the newest of which are kept.
+    """The checkpoints in a folder, of which the newest are kept.
 
-    TensorFlow writes a checkpoint's files first and then, in one step, the list of checkpoints, so
-    that a kill in the middle leaves the one before. The input pipeline has no state but the step.
+    TensorFlow writes the files of a checkpoint first and then, in one step, the list of
+    checkpoints, so that a kill in between leaves the previous checkpoint. The step is the only
+    state of the input pipeline.
 
     Attributes:
-      newest_step: step of the newest whole checkpoint, as far as one was restored or saved.
-      changes: options that are not those of the restored checkpoint, and count from now on.
+      newest_step: step of the checkpoint that was restored or saved last; None before that.
+      changes: options that differ from those of the restored checkpoint, and count from now on.
     """
 
     def __init__(
@@ -47,11 +48,11 @@ class Checkpoints:
         Args:
           directory: the folder, on any file system that TensorFlow knows.
           model: Keras model.
-          optimizer: Keras optimiser, built.
-          identity: what a checkpoint belongs to, see `restore`.
-          keep: how many of the newest are kept.
-          is_chief: whether this worker's files count; every worker has to save, all the same.
-          warn: called with a sentence for what is missing or damaged.
+          optimizer: Keras optimizer, built.
+          identity: options of the run, see `restore`.
+          keep: number of the newest checkpoints to keep.
+          is_chief: the files of this worker count; the other workers must save, too.
+          warn: called with a sentence for each missing or damaged checkpoint.
         """
         with tf.init_scope(), tf.device("CPU"):
             self._identity = tf.Variable(identity.to_json(), dtype=tf.string, trainable=False)
@@ -60,24 +61,24 @@ class Checkpoints:
         weights = {id(each) for each in model.weights}
         self._checkpoint = tf.train.Checkpoint(
             model=model,
-            # What dropout draws next, which Keras leaves out.
+            # The seeds of dropout, which are not among Keras' weights.
             seeds=[each.value for each in model.variables if id(each) not in weights],
             optimizer=optimizer,
             identity=self._identity,
         )
-        # In containers, every worker may be process 1.
+        # The host is part of the name, as in containers every worker may be process 1.
         own = f"worker-{socket.gethostname()}-{os.getpid()}"
         self._own = directory if is_chief else os.path.join(directory, own)
         self.newest_step: int | None = None
         self.changes: tuple[Change, ...] = ()
         self._warn = warn
-        if is_chief and (problem := mend_list(directory)):
+        if is_chief and (problem := repair_list(directory)):
             warn(problem)
         self._manager = tf.train.CheckpointManager(
             self._checkpoint, self._own, max_to_keep=keep, checkpoint_name="step"
         )
         self._is_chief = is_chief
-        # Whichever device holds a variable, maybe another machine's, files are this process's.
+        # Files are written by this process, even if another machine holds the variables.
         self._options = tf.train.CheckpointOptions(experimental_io_device=self._identity.device)
 
     def save(self, step: int) -> None:
@@ -88,22 +89,23 @@ class Checkpoints:
         self.newest_step = step
 
     def whole_step(self) -> int | None:
-        """The step of the newest checkpoint; None where it is damaged, or there is none."""
+        """Returns the step of the newest checkpoint; None if it is damaged or there is none."""
         steps = written_steps(self._directory)
         if not steps or damaged_file(os.path.join(self._directory, f"step-{max(steps)}")):
             return None
         return max(steps)
 
     def restore(self, *, other_data: bool = False) -> bool:
-        """Goes back to the newest whole checkpoint; returns whether there is one.
+        """Restores the newest whole checkpoint; returns False if there is none.
 
-        Nothing is deleted: a checkpoint that is damaged stays until its step is saved again.
+        Nothing is deleted: a damaged checkpoint stays until its step is saved again.
 
         Args:
-          other_data: also one that was trained on other data or with other options of the input.
+          other_data: accept a checkpoint that was trained on other data or with other options of
+            the input.
 
         Raises:
-          ValueError: the checkpoint belongs to something else, or none of several is whole.
+          ValueError: the checkpoint belongs to another run, or all checkpoints are damaged.
         """
         written = written_steps(self._directory)
         steps = sorted({*written, *(listed_steps(self._directory) or ())}, reverse=True)
@@ -138,7 +140,7 @@ class Checkpoints:
             self._checkpoint.restore(path, self._options).assert_existing_objects_matched()
         except (AssertionError, ValueError) as error:
             raise ValueError(
-                f"{path} does not fit the model: variables have other shapes, or are others"
+                f"{path} does not fit the model, which has other variables or other shapes"
                 f"{self._refused(path)}\n"
                 "Give the task and its options as they were, or choose another run folder; "
                 "--other-data can't help here."
@@ -147,7 +149,7 @@ class Checkpoints:
         self.changes = self._changes(path, other_data=other_data)
 
     def _refused(self, path: str) -> str:
-        """Options of the stream that differ from those of a checkpoint, as far as it tells."""
+        """Lists options of the stream that differ from those of a checkpoint, if it has any."""
         try:
             then = read_identity(path)
         except ValueError:
@@ -155,7 +157,7 @@ class Checkpoints:
         return _listing(self._options_now.stream_changes(then))
 
     def _changes(self, path: str, *, other_data: bool) -> tuple[Change, ...]:
-        """Options that differ from those of a checkpoint."""
+        """Finds options that differ from those of a checkpoint, and refuses those of the stream."""
         try:
             then = read_identity(path)
         except ValueError:
@@ -177,10 +179,10 @@ def _listing(changes: Iterable[Change]) -> str:
 
 
 def read_identity(path: str) -> RunIdentity:
-    """The identity of the run that a checkpoint belongs to.
+    """Reads the identity of the run of a checkpoint.
 
     Raises:
-      ValueError: it has none that can be understood.
+      ValueError: the checkpoint has no identity, or one that can't be understood.
       tf.errors.OpError, IndexError: the checkpoint is damaged.
     """
     text = tf.train.load_checkpoint(path).get_tensor(_IDENTITY)

@@ -33,10 +33,10 @@ class MultiWorkerModel(keras.Model):
         return self._averageable(super().test_step(data))
 
     def _averageable(self, metrics: Any) -> Any:
-        """Metrics with an axis along which Keras averages those of several workers."""
+        """Adds an axis to metrics, along which Keras averages the metrics of several workers."""
         if not self._is_multi_worker():
             return metrics
-        return tf.nest.map_structure(lambda each: tf.expand_dims(each, 0), metrics)
+        return tf.nest.map_structure(lambda metric: tf.expand_dims(metric, 0), metrics)
 
     def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
         """Builds metrics and loss for the shapes of one replica's batch.
@@ -62,6 +62,7 @@ class EpochCheckpoints(keras.callbacks.Callback):
         model.compile(...)
         checkpoints = EpochCheckpoints(model, "runs/first")
         dataset = make_distributed_dataset(strategy, ..., start_step=checkpoints.step)
+        steps = dataset.steps_per_epoch
         model.fit(
             dataset,
             steps_per_epoch=steps,
@@ -70,12 +71,12 @@ class EpochCheckpoints(keras.callbacks.Callback):
             callbacks=[checkpoints],
         )
 
-    A run that was killed loses the steps of its last epoch, and ends with the weights of one that
-    was not. `keras.callbacks.BackupAndRestore` does not do: it restores within `fit`, when the
-    dataset has been made, and does not tell the step. Other callbacks start anew.
+    A run that is killed repeats the steps of its last epoch, and ends with the same weights as a
+    run that is not. `keras.callbacks.BackupAndRestore` can't be used instead: it restores within
+    `fit`, after the dataset was made, and does not give the step. Other callbacks start anew.
 
     Attributes:
-      step: steps that the restored optimizer has taken; 0 where there is no checkpoint.
+      step: steps of the restored optimizer; 0 if there is no checkpoint.
     """
 
     def __init__(self, model: keras.Model, directory: str | os.PathLike[str]) -> None:
@@ -100,7 +101,7 @@ class EpochCheckpoints(keras.callbacks.Callback):
         weights = {id(each) for each in model.weights}
         self._checkpoint = tf.train.Checkpoint(
             model=model,
-            # What dropout draws next, which Keras leaves out.
+            # The seeds of dropout, which are not among Keras' weights.
             seeds=[each.value for each in model.variables if id(each) not in weights],
             optimizer=model.optimizer,
         )
@@ -108,7 +109,7 @@ class EpochCheckpoints(keras.callbacks.Callback):
         self._restore(directory)
         self.step = int(model.optimizer.iterations.numpy())
         self._is_chief = is_chief(model.distribute_strategy)
-        # Workers save together, as some variables are read by all at once. The chief's files count.
+        # All workers save, as reading some variables takes all of them. The chief's files count.
         worker = f"worker-{socket.gethostname()}-{os.getpid()}"
         self._own = directory if self._is_chief else os.path.join(directory, worker)
         self._manager = tf.train.CheckpointManager(
@@ -119,7 +120,7 @@ class EpochCheckpoints(keras.callbacks.Callback):
         state = tf.train.get_checkpoint_state(directory)
         if state is None:
             return
-        # Unlike `latest_checkpoint`, this is the newest one also where its files are gone.
+        # Unlike `latest_checkpoint`, this is the newest checkpoint even if its files are gone.
         path = state.model_checkpoint_path
         try:
             self._checkpoint.restore(path).assert_existing_objects_matched()

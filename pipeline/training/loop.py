@@ -1,4 +1,4 @@
-"""A training run: steps, evaluations and checkpoints until the end, or until it is told to stop."""
+"""A training run: steps, evaluations and checkpoints, until its end or a request to stop."""
 
 import math
 import os
@@ -24,16 +24,16 @@ STOPPED = 75  # EX_TEMPFAIL of sysexits.h: run the same command again to go on
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """What a run does beside training.
+    """Options of a run: checkpoints, evaluations and its end.
 
     Attributes:
-      checkpoint_every: steps from a checkpoint to the next.
-      keep: checkpoints that are kept, beside the best.
-      evaluate_every: steps from an evaluation to the next; None for one at the end.
-      evaluation_split: the split to evaluate on.
-      patience: evaluations without a lower loss after which the run ends; None for any number.
-        Those whose loss is not finite don't count.
-      other_data: go on from a checkpoint of other data, another model or another order of the
+      checkpoint_every: steps from one checkpoint to the next.
+      keep: number of checkpoints to keep, beside the best one.
+      evaluate_every: steps from one evaluation to the next; None for one evaluation at the end.
+      evaluation_split: split to evaluate on.
+      patience: number of evaluations without a lower loss after which the run ends; None for any
+        number. Evaluations whose loss is not finite do not count.
+      other_data: continue from a checkpoint of other data, another model or another order of the
         examples.
     """
 
@@ -60,10 +60,9 @@ class RunCheckpoints(NamedTuple):
     """A run's checkpoints.
 
     Attributes:
-      newest: the newest ones.
-      best: the one with the lowest loss.
-      best_step: the step of that one when the run began or went on; None where it was damaged, or
-        there was none.
+      newest: the newest checkpoints.
+      best: the checkpoint of the lowest validation loss.
+      best_step: step of `best` when this process began; None if it was damaged or missing.
     """
 
     newest: Checkpoints
@@ -78,17 +77,17 @@ def resume(
     *,
     warn: Callable[[str], None] = lambda _: None,
 ) -> RunCheckpoints:
-    """Brings the trainer to the newest whole checkpoint, if there is one.
+    """Restores the newest whole checkpoint into the trainer, if there is one.
 
     Args:
-      trainer: what is trained.
-      folder: where the run's files are.
-      options: which checkpoints count.
-      warn: called with a sentence for whatever the user should know.
+      trainer: the trainer.
+      folder: the run folder.
+      options: options of the run.
+      warn: called with each sentence that the user should read.
 
     Raises:
-      ValueError: the checkpoint is of another run or past its last step, workers see different
-        ones, or there is nothing to evaluate on.
+      ValueError: the checkpoint belongs to another run or lies behind the last step, workers see
+        different checkpoints, or the split to evaluate on is empty.
     """
     if not trainer.info.records(options.evaluation_split):
         raise ValueError(
@@ -109,8 +108,8 @@ def resume(
         )
     if trainer.step > trainer.options.steps:
         raise ValueError(
-            f"the run in {folder.path} is at step {trainer.step}, behind the last of "
-            f"{trainer.options.steps} steps: choose more steps, or another run folder"
+            f"the run in {folder.path} is at step {trainer.step}, and the last of its steps is "
+            f"{trainer.options.steps}: choose more steps, or another run folder"
         )
     if checkpoints.best_step is None and any(map(math.isfinite, folder.evaluations().values())):
         warn(f"{os.path.join(folder.path, BEST)} is empty or damaged: the next evaluation fills it")
@@ -131,28 +130,28 @@ def run(
     stop: StopRequest | None = None,
     show: Callable[[Progress, Figures, Figures | None], None] = lambda *_: None,
 ) -> bool:
-    """Trains to the end, from where the trainer is.
+    """Trains from the trainer's step to the end of the run.
 
-    A request to stop, to any worker, ends the run after a checkpoint; with parameter servers, to
-    the chief.
+    A request to stop, which may come to any worker, ends the run after a checkpoint. With parameter
+    servers, it must come to the chief.
 
     Args:
-      trainer: what is trained.
-      folder: where the run's files go.
-      options: how often.
-      checkpoints: of `resume`.
-      stop: entered before the strategy was made; None where nothing asks the run to stop.
+      trainer: the trainer.
+      folder: the run folder.
+      options: options of the run.
+      checkpoints: checkpoints of `resume`.
+      stop: the request to stop, entered before the strategy was made; None if there is none.
       show: called after each call of the devices, with its figures and those of the evaluation
         that followed, if any.
 
     Returns:
-      Whether the run has come to its end.
+      True at the end of the run, False if it was stopped before.
 
     Raises:
-      NonFiniteError: the loss of a step is not finite, or a weight that would be saved.
+      NonFiniteError: the loss of a step, or a weight that would be saved, is not finite.
     """
     stop = stop or StopRequest()
-    if trainer.agree(stop.is_made):  # while it started
+    if trainer.any_worker(stop.is_made):  # a signal may have come while the process started
         return False
     folder.begin(trainer.step)
     report = Report(trainer, folder, options.evaluation_split)
@@ -179,7 +178,7 @@ def run(
         return report.write(trainer.step, evaluation)
 
     was_due = trainer.step > 0 and _is_due(trainer.step, options.evaluate_every, total)
-    if was_due and trainer.agree(folder.is_chief and trainer.step not in evaluated):
+    if was_due and trainer.any_worker(folder.is_chief and trainer.step not in evaluated):
         evaluate()  # the run was stopped between a checkpoint and its evaluation
     batches = trainer.batches() if trainer.step < total else None
     ended = trainer.step == total or _patience_is_over(losses, options.patience)
@@ -190,17 +189,17 @@ def run(
         check_losses(progress.losses, last_step=progress.step)
         figures = _figures(trainer, progress, elapsed_s)
         folder.log(progress.step, figures)
-        stopping = trainer.agree(stop.is_made)
+        stopping = trainer.any_worker(stop.is_made)
         is_due = _is_due(progress.step, options.evaluate_every, total)
-        # Before the evaluation, which may take long, or fail.
+        # Save before the evaluation, which may take long or fail.
         if stopping or is_due or progress.step % options.checkpoint_every == 0:
             _save(trainer, checkpoints.newest)
-        found = None
+        evaluation = None
         if is_due and not stopping:
-            found = evaluate()
-            stopping = trainer.agree(stop.is_made)
-        show(progress, figures, found)
-        ended = found is not None and (
+            evaluation = evaluate()
+            stopping = trainer.any_worker(stop.is_made)
+        show(progress, figures, evaluation)
+        ended = evaluation is not None and (
             progress.step == total or _patience_is_over(losses, options.patience)
         )
         if stopping:
@@ -217,7 +216,7 @@ def _checkpoints(
     warn: Callable[[str], None],
 ) -> Checkpoints:
     identity = trainer.identity().also(
-        {each: getattr(options, each) for each in COMPARISON_OPTIONS}
+        {name: getattr(options, name) for name in COMPARISON_OPTIONS}
     )
     return Checkpoints(
         os.path.join(folder.path, name),
@@ -231,7 +230,7 @@ def _checkpoints(
 
 
 def _loss_of_best(step: int | None, losses: Mapping[int, float]) -> float:
-    """The loss to undercut; infinite where there is no best checkpoint."""
+    """Returns the loss that a new best checkpoint must undercut; infinite if there is no best."""
     if step is None:
         return math.inf
     return losses.get(step, min(losses.values(), default=math.inf))
@@ -243,7 +242,7 @@ def _save(trainer: Trainer, checkpoints: Checkpoints) -> None:
 
 
 def _steps_to_go(trainer: Trainer, options: RunOptions) -> int:
-    """Steps to the next call's end, where something may be due."""
+    """Computes the steps of the next call, which ends where a checkpoint or the like is due."""
     ends = [trainer.options.steps - trainer.step, trainer.options.steps_per_call]
     for every in (options.checkpoint_every, options.evaluate_every):
         if every is not None:

@@ -1,4 +1,4 @@
-"""Numbers that are not finite, from which no training recovers."""
+"""Checks for numbers that are not finite, from which no training recovers."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -9,14 +9,14 @@ import tensorflow as tf
 
 
 class NonFiniteError(ArithmeticError):
-    """A loss or a weight is infinite or not a number; the sentence says which."""
+    """A loss or a weight is infinite or not a number; the message names it."""
 
 
 def check_losses(losses: Sequence[float], *, last_step: int) -> None:
     """Checks the losses of consecutive steps.
 
     Raises:
-      NonFiniteError: one is not finite.
+      NonFiniteError: a loss is not finite.
     """
     for step, loss in enumerate(losses, start=last_step - len(losses) + 1):
         if not math.isfinite(loss):
@@ -26,11 +26,11 @@ def check_losses(losses: Sequence[float], *, last_step: int) -> None:
 def check_weights(variables: Iterable[Any], *, step: int) -> None:
     """Checks Keras variables.
 
-    The loss of a step is that of the weights before it, so a step whose gradient is not finite
-    leaves weights that only the next loss would tell of.
+    The loss of a step is computed from the weights before it. So after a step whose gradient is not
+    finite, only the loss of the next step would show the damage.
 
     Raises:
-      NonFiniteError: one holds a number that is not finite.
+      NonFiniteError: a variable holds a number that is not finite.
     """
     for variable in variables:
         # One variable at a time: each is copied to the host, as for a checkpoint.

@@ -1,25 +1,25 @@
-"""Steps of workers that wait for nobody, under ParameterServerStrategy.
-
-Every step is a function that this process, the chief, schedules: whichever worker is free makes a
-batch, reads the variables off the parameter servers and changes them there. A step that fails with
-its worker is taken by another one.
-"""
+"""Training steps of workers that do not wait for each other, under ParameterServerStrategy."""
 
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-from pipeline.dataset import worker_count
+from pipeline.distribution.parameter_server import worker_count
 
 
-class Coordinated:
-    """What `in_sync.InSync` is for other strategies.
+class ParameterServerSteps:
+    """Runs training steps on whichever workers are free.
+
+    Each step is a function that this process, the chief, schedules. A worker makes a batch, reads
+    the variables from the parameter servers and updates them there. If a worker fails, another one
+    repeats its step. It has the interface of `pipeline.training.synchronous.SynchronousSteps`.
 
     Attributes:
-      evaluation_strategy: the chief's own, as workers that are restarted would give records twice.
+      evaluation_strategy: the default strategy, on the chief alone: workers that are restarted
+        would give records twice.
       evaluation_model: a copy of the model in the memory of the chief, which reads the variables
-        once an evaluation, not at every step.
+        once per evaluation and not at every step.
     """
 
     def __init__(
@@ -33,10 +33,10 @@ class Coordinated:
         """Connects to the workers.
 
         Args:
-          strategy: whose workers take the steps.
-          model: what they train.
-          counter: the optimiser's variable that counts steps.
-          build: makes another such model.
+          strategy: strategy of the cluster.
+          model: model that is trained.
+          counter: the optimizer's variable that counts steps.
+          build: builds another such model.
         """
         self._coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
         self._workers = worker_count(strategy)
@@ -45,32 +45,32 @@ class Coordinated:
         self.evaluation_model = build()
 
     def batches(self, make_dataset: Callable[[], Any]) -> Any:
-        """An iterator on each worker."""
+        """Makes an iterator over batches on each worker, for `run`."""
         return iter(self._coordinator.create_per_worker_dataset(make_dataset))
 
-    def take(
-        self, take_steps: Callable[[Any, Any], Any], batches: Any, steps: int
+    def run(
+        self, train: Callable[[Any, Any], Any], batches: Any, steps: int
     ) -> tuple[list[float], float]:
-        """As of `InSync`; the seconds are the workers' average."""
+        """Runs steps as `SynchronousSteps.run` does; the seconds are the average of the workers."""
         first, one = int(self._counter.numpy()), tf.constant(1)
-        taken = [self._coordinator.schedule(take_steps, (batches, one)) for _ in range(steps)]
+        results = [self._coordinator.schedule(train, (batches, one)) for _ in range(steps)]
         self._coordinator.join()
-        # Keras reads the counter, adds 1 and writes it: of two workers that do so at once, one
-        # counts. A step that was taken twice counts twice.
+        # Keras reads the counter, adds 1 and writes it: if two workers do so at once, one of them
+        # does not count. A step that was repeated counts twice.
         self._counter.assign(first + steps)
-        losses, waited_s = zip(*(each.fetch() for each in taken), strict=True)
-        return [float(each[0]) for each in losses], float(sum(waited_s)) / self._workers
+        losses, waited_s = zip(*(result.fetch() for result in results), strict=True)
+        return [float(loss[0]) for loss in losses], float(sum(waited_s)) / self._workers
 
-    def agree(self, told: bool) -> bool:
-        """Only the chief is asked."""
-        return told
+    def any_worker(self, flag: bool) -> bool:
+        """Returns the flag of the chief, which alone decides when to stop."""
+        return flag
 
     def is_same(self, number: int) -> bool:
-        """Only the chief has a number."""
+        """Returns True: only the chief has a number."""
         return True
 
     def prepare_evaluation(self) -> None:
-        """Copies the variables from the parameter servers."""
+        """Copies the variables from the parameter servers to `evaluation_model`."""
         pairs = zip(self.evaluation_model.weights, self._model.weights, strict=True)
         for copy, variable in pairs:
             copy.assign(variable.value)

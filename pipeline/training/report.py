@@ -1,6 +1,5 @@
-"""What a run's evaluations leave in its folder."""
+"""Files that evaluations leave in the run folder."""
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -17,26 +16,25 @@ _SAMPLES = 12
 
 
 class Report:
-    """Writes figures, the table of layouts and pictures of each evaluation; the newest stays."""
+    """Writes figures, the table of layouts and pictures of evaluations; the newest ones stay."""
 
     def __init__(self, trainer: Trainer, folder: RunFolder, split: str) -> None:
-        """Reads the first receipts of the split, which are drawn at each evaluation."""
+        """Reads the first receipts of the split, which are drawn at every evaluation."""
         self._trainer, self._folder = trainer, folder
         self._names = trainer.info.vocabulary(trainer.config.label)
         counts = trainer.info.split("train").category_counts["layout"]
         self._training_records = np.array(counts, np.int64)
-        features = dict.fromkeys((*(trainer.config.features or ()), "weight"))
         dataset = make_evaluation_dataset(
             tf.distribute.get_strategy(),  # each worker reads them by itself, and all the same
             trainer.info.data_dir,
             split=split,
             global_batch_size=_SAMPLES,
-            config=dataclasses.replace(trainer.config, features=tuple(features)),
+            config=trainer.config.with_features("weight"),
         ).dataset
-        self._samples = {name: each.numpy() for name, each in next(iter(dataset)).items()}
+        self._samples = {name: values.numpy() for name, values in next(iter(dataset)).items()}
 
     def write(self, step: int, evaluation: Evaluation) -> dict[str, float]:
-        """Writes an evaluation; every worker must call it. Returns its figures by name."""
+        """Writes an evaluation, and returns its figures by name; every worker must call it."""
         predictions = self._trainer.predict(self._samples["image"])
         table = LayoutTable(
             layouts=self._trainer.info.layouts,
@@ -47,17 +45,17 @@ class Report:
         if self._folder.is_chief:
             self._folder.write_layouts(table.to_csv())
             self._draw(step, evaluation, predictions)
-        self._folder.log(step, {f"validation/{name}": each for name, each in figures.items()})
+        self._folder.log(step, {f"validation/{name}": value for name, value in figures.items()})
         return figures
 
     def _draw(self, step: int, evaluation: Evaluation, predictions: dict[str, Any]) -> None:
-        known = self._samples["weight"] > 0  # the rest is padding
+        is_record = self._samples["weight"] > 0  # the rest is padding
         self._folder.picture(
             step,
             "samples",
             draw_samples(
-                {name: each[known] for name, each in self._samples.items()},
-                {name: each[known] for name, each in predictions.items()},
+                {name: values[is_record] for name, values in self._samples.items()},
+                {name: values[is_record] for name, values in predictions.items()},
                 self._names,
             ),
         )

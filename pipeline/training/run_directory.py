@@ -21,19 +21,19 @@ _CHANGED = "changed"
 
 
 class RunFolder:
-    """Writes what a run did, on its chief; other workers write nothing.
+    """Writes the files of a run, on its chief; other workers write nothing.
 
     Attributes:
       path: the folder, on this machine.
-      is_chief: whether this worker writes.
+      is_chief: True on the worker that writes.
     """
 
     def __init__(self, path: str, *, is_chief: bool = True) -> None:
-        """Makes the folder, and keeps other trainers out of it until it is closed.
+        """Makes the folder, and locks it against other trainers until it is closed.
 
         Raises:
-          ValueError: it lies in an object store, where a log can't grow line by line, or it can't
-            be written to.
+          ValueError: the folder lies in an object store, where a log can't grow line by line, or it
+            can't be written to.
           RunFolderInUseError: another process trains in it.
         """
         if "://" in path:
@@ -56,7 +56,7 @@ class RunFolder:
             self._writer = tf.summary.create_file_writer(os.path.join(path, TENSORBOARD))
 
     def close(self) -> None:
-        """Lets other trainers in."""
+        """Releases the lock on the folder."""
         if self.is_chief:
             self._writer.close()
             self._lock.release()
@@ -68,18 +68,16 @@ class RunFolder:
         self.close()
 
     def begin(self, step: int) -> None:
-        """Has TensorBoard forget what was logged behind a step, from which the run goes on.
-
-        TensorFlow 2 has no public way to write the event that says so.
-        """
+        """Makes TensorBoard drop what was logged after the step from which the run goes on."""
         if not self.is_chief:
             return
         start = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
         event = tf.compat.v1.Event(step=step + 1, session_log=start)
+        # TensorFlow 2 has no public way to write this event.
         tf.raw_ops.ImportEvent(writer=self._writer._resource, event=event.SerializeToString())
 
     def write_options(self, options: Mapping[str, Any]) -> None:
-        """Writes what was asked for."""
+        """Writes the options of the command."""
         if self.is_chief:
             text = json.dumps(options, indent=1, sort_keys=True, default=str)
             Path(self.path, OPTIONS).write_text(text + "\n")
@@ -100,21 +98,21 @@ class RunFolder:
         self._writer.flush()
 
     def log_changes(self, step: int, changes: Sequence[Change]) -> None:
-        """Appends a line that tells which options count from a step on, unless the log does so.
+        """Appends a line with the options that change at a step, unless the log has it already.
 
-        It takes the place of what earlier starts from that step have told: none of them came to a
-        checkpoint, or the run would not begin there.
+        The line replaces those of earlier starts from that step: none of them came to a checkpoint,
+        or the run would not start there again.
         """
         if not self.is_chief:
             return
-        now = {each.name: list(each[1:]) for each in changes}
-        behind = [line for line in self._lines() if line["step"] >= step]
-        told = [line[_CHANGED] for line in behind if line.get(_CHANGED)]
-        if told != ([now] if now else []):
+        now = {change.name: [change.then, change.now] for change in changes}
+        later = [line for line in self._lines() if line["step"] >= step]
+        logged = [line[_CHANGED] for line in later if line.get(_CHANGED)]
+        if logged != ([now] if now else []):
             self._append({"step": step, _CHANGED: now})
 
     def lines(self) -> list[dict[str, float]]:
-        """The figures in the log; of steps that were taken again after a kill, the last time.
+        """Reads the figures of the log; steps that were repeated after a kill appear once.
 
         Values that were not finite are NaN.
         """
@@ -125,9 +123,9 @@ class RunFolder:
         ]
 
     def evaluations(self) -> dict[int, float]:
-        """Losses of evaluations by step, as far back as they can be compared.
+        """Reads the losses of evaluations by step, as far back as they can be compared.
 
-        Losses of another split, or after training on other data, can't.
+        Losses of another split, or from before training went on with other data, can't be compared.
         """
         losses: dict[int, float] = {}
         for line in self._lines():
@@ -146,12 +144,12 @@ class RunFolder:
         path = Path(self.path, LOG)
         if not path.exists():
             return []
-        # The chief may be at the last line.
+        # The chief may be writing the last line.
         complete = path.read_text().rpartition("\n")[0].splitlines()
         kept: list[dict[str, Any]] = []
         for line in map(json.loads, complete):
             if _CHANGED in line:
-                again = [_CHANGED in each and each["step"] >= line["step"] for each in kept]
+                again = [_CHANGED in other and other["step"] >= line["step"] for other in kept]
                 if any(again):
                     del kept[again.index(True) :]
             # The line of a step's loss comes before that of its evaluation.
@@ -168,7 +166,7 @@ class RunFolder:
             os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
 
     def write_layouts(self, table: str) -> None:
-        """Writes the newest evaluation, layout by layout."""
+        """Writes the table of layouts of the newest evaluation."""
         if self.is_chief:
             self._replace(LAYOUTS, table.encode())
 

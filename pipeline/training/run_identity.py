@@ -1,11 +1,11 @@
-"""The options that a run's checkpoints remember, and those of them that may change.
+"""The options that checkpoints remember, and those of them that may change.
 
-Three kinds of options, as a run goes on from a checkpoint:
+There are three kinds of options when a run goes on from a checkpoint:
 
-- Options that shape the stream of examples, or the model: another value makes another run of it,
-  which is refused unless the user insists.
-- Options that shape the updates: another value counts from that step on, and the log says so.
-- All others leave losses and weights as they are, and are not remembered.
+- Options that shape the stream of examples, or the model: with another value it would be another
+  run. This is refused unless the user says --other-data.
+- Options that shape the updates: a new value counts from that step on, and the log says so.
+- All other options change neither losses nor weights, and are not remembered.
 """
 
 import dataclasses
@@ -65,7 +65,7 @@ Value = str | int | float | bool | None
 
 
 class Change(NamedTuple):
-    """An option whose value is another than that of a checkpoint."""
+    """An option whose value differs from that of a checkpoint."""
 
     name: str
     then: Value
@@ -80,10 +80,10 @@ class RunIdentity:
     """Options by dotted name, such as "input.balance.by"; of a dataclass, its name comes first.
 
     Attributes:
-      stream: what the examples and the model depend on.
-      updates: what the weights depend on beside, and the losses that are compared.
-      defaults: of the fields of dataclasses. An option that a checkpoint does not know is newer
-        than the checkpoint, which was trained with what now is the default.
+      stream: options that shape the examples and the model.
+      updates: options that shape the updates, and those on which the comparison of losses depends.
+      defaults: default values of options. An option that a checkpoint lacks is newer than the
+        checkpoint, which was trained with its default of today.
     """
 
     stream: Mapping[str, Value]
@@ -98,7 +98,7 @@ class RunIdentity:
         config: InputConfig,
         options: TrainOptions,
     ) -> Self:
-        """The identity of a run on the dataset `info`."""
+        """Makes the identity of a run on the dataset `info`."""
         excluded = hashlib.sha256(info.excluded.to_json().encode()).hexdigest()[:12]
         stream: dict[str, Value] = {
             "dataset": info.digest,
@@ -124,30 +124,30 @@ class RunIdentity:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """The identity in a checkpoint.
+        """Reads the identity of a checkpoint.
 
         Raises:
-          ValueError: it is not one, or one of a newer version.
+          ValueError: the text is not an identity, or one of a newer version.
         """
         repair = "choose another run folder, or say --other-data to go on"
         values = from_text(text, format_name=_FORMAT, newest_version=_VERSION, repair=repair)
         return cls(stream=values["stream"], updates=values["updates"])
 
     def to_json(self) -> str:
-        """The identity as text, for a checkpoint."""
+        """Writes the identity as text, for a checkpoint."""
         values = {"stream": self.stream, "updates": self.updates}
         return to_text(values, format_name=_FORMAT, version=_VERSION)
 
     def also(self, updates: Mapping[str, Value]) -> Self:
-        """The identity with further options of the updates."""
+        """Adds further options of the updates."""
         return dataclasses.replace(self, updates={**self.updates, **updates})
 
     def stream_changes(self, then: Self) -> list[Change]:
-        """Options of the stream that differ from those of a checkpoint."""
+        """Lists options of the stream that differ from those of a checkpoint."""
         return list(_changes(then.stream, self.stream, self.defaults))
 
     def update_changes(self, then: Self) -> list[Change]:
-        """Options of the updates that differ from those of a checkpoint."""
+        """Lists options of the updates that differ from those of a checkpoint."""
         return list(_changes(then.updates, self.updates, self.defaults))
 
 
@@ -173,7 +173,7 @@ def _renamed(values: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def _flatten(name: str, value: Any, values: dict[str, Value], defaults: dict[str, Value]) -> None:
-    """Adds a value and what it consists of to `values`, and the defaults of fields to `defaults`.
+    """Adds a value and its parts to `values`, and the defaults of fields to `defaults`.
 
     `Balance(by="shop")` as "balance" adds "balance": "Balance", "balance.alpha": 1.0, …
     """
@@ -192,5 +192,5 @@ def _flatten(name: str, value: Any, values: dict[str, Value], defaults: dict[str
         for index, item in enumerate(value):
             _flatten(f"{name}.{index}", item, values, defaults)
     else:
-        # Every process writes it alike, also where it is a function.
+        # Without the address, so that a function is written the same in every process.
         values[name] = re.sub(r" at 0x[0-9a-f]+", "", repr(value))

@@ -17,19 +17,20 @@ class RunFolderInUseError(Exception):
 class RunLock:
     """An exclusive lock on a folder; the kernel releases it when the process ends or is killed.
 
-    It is a `flock` of a file. On local file systems and NFS it holds against all processes, of
-    other machines too; NFS may need up to its lease, about 90 s, to notice that a machine is gone.
-    Where the file system refuses locks, as some that mount object stores do, there is none, and
-    standard error says so; some of those grant locks that other machines don't see.
+    It is a `flock` on a file. On local file systems and NFS it holds against all processes, also on
+    other machines; NFS may need its lease time, about 90 s, to notice that a machine is gone. If
+    the file system refuses locks, as some mounts of object stores do, there is no lock, and
+    standard error says so. Others of these grant locks that other machines do not see.
     """
 
     def __init__(self, folder: str) -> None:
         """Takes the lock.
 
         Raises:
-          RunFolderInUseError: another process has it.
+          RunFolderInUseError: another process holds the lock.
         """
-        # Not truncated, as it may be another's, and writable, as NFS locks no other files.
+        # Not truncated, as another process may have written it; writable, as NFS locks no other
+        # files exclusively.
         self._file = Path(folder, LOCK).open("a+")  # noqa: SIM115
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Steps of replicas in sync: each takes its slice of a batch, and all change the model as one."""
+"""Training steps that all replicas take together."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,12 +6,16 @@ from typing import Any
 import tensorflow as tf
 
 
-class InSync:
-    """The way of all strategies but ParameterServerStrategy; `coordinator.Coordinated` is that's.
+class SynchronousSteps:
+    """Runs training steps in lockstep on all replicas.
+
+    Each replica takes its part of a global batch, and all of them update the model as one. Every
+    strategy but ParameterServerStrategy works like this, see
+    `pipeline.training.parameter_server.ParameterServerSteps`.
 
     Attributes:
-      evaluation_strategy: what the model is evaluated under.
-      evaluation_model: what is evaluated.
+      evaluation_strategy: strategy under which the model is evaluated.
+      evaluation_model: model that is evaluated.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy, model: Any) -> None:
@@ -19,37 +23,42 @@ class InSync:
         self.evaluation_strategy, self.evaluation_model = strategy, model
 
     def batches(self, make_dataset: Callable[[], Any]) -> Any:
-        """What `take` takes batches from."""
+        """Makes an iterator over batches, for `run`."""
         return iter(make_dataset())
 
-    def take(
-        self, take_steps: Callable[[Any, Any], Any], batches: Any, steps: int
+    def run(
+        self, train: Callable[[Any, Any], Any], batches: Any, steps: int
     ) -> tuple[list[float], float]:
-        """Takes steps.
+        """Runs steps.
 
         Args:
-          take_steps: a tf.function of batches and a number of steps, which gives their losses,
-            float32 [steps], and the seconds that they waited for input.
-          batches: of `batches`.
-          steps: how many.
+          train: a tf.function of batches and a number of steps, int32 []. It returns the losses of
+            the steps, float32 [steps], and the seconds that they waited for input, float64 [].
+          batches: iterator of `batches`.
+          steps: number of steps.
 
         Returns:
-          The same, as numbers.
+          The losses and the seconds, as Python numbers.
         """
-        losses, waited_s = take_steps(batches, tf.constant(steps))
+        losses, waited_s = train(batches, tf.constant(steps))
         return losses.numpy().tolist(), float(waited_s)
 
-    def agree(self, told: bool) -> bool:
-        """Whether any worker says so; every worker must ask."""
-        return bool(self._count(tf.constant(told)) > 0)
+    def any_worker(self, flag: bool) -> bool:
+        """Tells whether the flag is set on any worker; every worker must call it.
+
+        A SIGTERM may come to one worker alone, or to several at different steps. A worker that left
+        the loop by itself would leave the others waiting for it, so all exchange their flags at the
+        same step.
+        """
+        return bool(self._count(tf.constant(flag)) > 0)
 
     @tf.function
-    def _count(self, told: tf.Tensor) -> tf.Tensor:
-        per_replica = self._strategy.run(lambda: tf.cast(told, tf.int32))
+    def _count(self, flag: tf.Tensor) -> tf.Tensor:
+        per_replica = self._strategy.run(lambda: tf.cast(flag, tf.int32))
         return self._strategy.reduce("SUM", per_replica, axis=None)
 
     def is_same(self, number: int) -> bool:
-        """Whether it is the same number on every worker; every worker must ask."""
+        """Tells whether a number is the same on every worker; every worker must call it."""
         return len(set(self._gather(tf.constant([number], tf.int64)).numpy().tolist())) == 1
 
     @tf.function
@@ -57,4 +66,4 @@ class InSync:
         return self._strategy.gather(self._strategy.run(lambda: number), axis=0)
 
     def prepare_evaluation(self) -> None:
-        """Brings `evaluation_model` up to date: it is the model that is trained."""
+        """Does nothing: `evaluation_model` is the model that is trained."""

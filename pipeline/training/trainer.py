@@ -1,6 +1,5 @@
-"""The training loop, one for every strategy."""
+"""Training and evaluation steps, the same for every strategy."""
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,26 +9,28 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from pipeline.augmentation.chain import augment
-from pipeline.dataset import is_parameter_server, make_distributed_dataset
-from pipeline.evaluation.evaluator import Evaluation, Evaluator, images
+from pipeline.augmentation.pixels import to_float32
+from pipeline.dataset import make_distributed_dataset
+from pipeline.distribution.parameter_server import is_parameter_server
+from pipeline.evaluation.evaluator import Evaluation, Evaluator
 from pipeline.input.features import text_features
 from pipeline.records.info import DatasetInfo
 from pipeline.tasks.base import Task
 from pipeline.training.non_finite import check_weights
 from pipeline.training.options import TrainOptions
-from pipeline.training.parameter_server import Coordinated
+from pipeline.training.parameter_server import ParameterServerSteps
 from pipeline.training.run_identity import RunIdentity
-from pipeline.training.synchronous import InSync
+from pipeline.training.synchronous import SynchronousSteps
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """What some steps came to.
+    """The result of some steps.
 
     Attributes:
       step: steps done since the start of the run.
-      losses: of the steps just done, in order.
-      waited_s: seconds that they waited for input.
+      losses: losses of the steps just done, in order.
+      waited_s: seconds that these steps waited for input.
     """
 
     step: int
@@ -38,7 +39,7 @@ class Progress:
 
 
 class Trainer:
-    """A model, its optimiser and the steps that train and evaluate it under a strategy."""
+    """A model, its optimizer and the steps that train and evaluate it under a strategy."""
 
     def __init__(
         self,
@@ -48,24 +49,28 @@ class Trainer:
         options: TrainOptions,
         config: Callable[[Any], Any] | None = None,
     ) -> None:
-        """Makes model and optimiser under the strategy.
+        """Makes model and optimizer under the strategy.
 
         Args:
-          task: what is trained.
-          strategy: any.
+          task: the task, with its model.
+          strategy: any `tf.distribute` strategy.
           info: the dataset.
-          options: how.
+          options: options of the training.
           config: changes the task's InputConfig, such as its balance and augmentations.
+
+        Raises:
+          ValueError: the task, the strategy and the options do not fit together.
         """
         self.task, self.strategy, self.info, self.options = task, strategy, info, options
         inputs = task.inputs(info)
         self.config = config(inputs) if config else inputs
         if self.config.sample_weights:
-            features = dict.fromkeys((*(self.config.features or ()), "weight"))
-            self.config = dataclasses.replace(self.config, features=tuple(features))
+            self.config = self.config.with_features("weight")
         names = self.config.features
         if names is None or "image" not in names:
-            raise ValueError(f"{task} asks for the features {names}: name some, with 'image'")
+            raise ValueError(
+                f"{task} asks for the features {names}: its inputs must name features, with 'image'"
+            )
         text = text_features(info, self.config)
         if text and isinstance(strategy, tf.distribute.TPUStrategy):
             raise ValueError(f"TPUs take no text: leave {', '.join(text)} out of {task}'s features")
@@ -81,15 +86,18 @@ class Trainer:
             self.model = self._build()
             self.optimizer = options.make_optimizer()
             self.optimizer.build(self.model.trainable_variables)
-        self._way: InSync | Coordinated = InSync(strategy, self.model)
+        self._steps: SynchronousSteps | ParameterServerSteps
         if is_parameter_server(strategy):
-            counter = self.optimizer.iterations
-            self._way = Coordinated(strategy, self.model, counter=counter, build=self._build)
+            self._steps = ParameterServerSteps(
+                strategy, self.model, counter=self.optimizer.iterations, build=self._build
+            )
+        else:
+            self._steps = SynchronousSteps(strategy, self.model)
         self._evaluator = Evaluator(
             task,
-            self._way.evaluation_strategy,
+            self._steps.evaluation_strategy,
             info,
-            model=self._way.evaluation_model,
+            model=self._steps.evaluation_model,
             config=self.config,
             global_batch_size=options.global_batch_size,
         )
@@ -109,29 +117,29 @@ class Trainer:
         return int(self.optimizer.iterations.numpy())
 
     def identity(self) -> RunIdentity:
-        """What a checkpoint of this run belongs to."""
+        """Returns the options that checkpoints of this run remember."""
         return RunIdentity.of(self.task, self.info, self.config, self.options)
 
     def check_weights(self) -> None:
-        """Checks that what a checkpoint would hold is finite; every worker must call it.
+        """Checks that all weights are finite, before a checkpoint; every worker must call it.
 
         Raises:
-          NonFiniteError: it is not.
+          NonFiniteError: a weight is not finite.
         """
         check_weights((*self.model.weights, *self.optimizer.variables), step=self.step)
 
-    def agree(self, told: bool) -> bool:
-        """Whether any worker says so; every worker must ask."""
-        return self._way.agree(told)
+    def any_worker(self, flag: bool) -> bool:
+        """Tells whether the flag is set on any worker; every worker must call it."""
+        return self._steps.any_worker(flag)
 
     def is_same(self, number: int) -> bool:
-        """Whether it is the same number on every worker; every worker must ask."""
-        return self._way.is_same(number)
+        """Tells whether a number is the same on every worker; every worker must call it."""
+        return self._steps.is_same(number)
 
     def batches(self) -> Any:
-        """An iterator over training batches from the current step on."""
+        """Makes an iterator over training batches from the current step on."""
         start_step = self.step
-        return self._way.batches(
+        return self._steps.batches(
             lambda: make_distributed_dataset(
                 self.strategy,
                 self.info.data_dir,
@@ -143,66 +151,72 @@ class Trainer:
         )
 
     def train(self, batches: Any, steps: int) -> Progress:
-        """Takes steps; `batches` is the iterator of `batches()`."""
-        losses, waited_s = self._way.take(self._train, batches, steps)
+        """Runs some training steps on batches of the iterator of `batches()`."""
+        losses, waited_s = self._steps.run(self._train, batches, steps)
         return Progress(step=self.step, losses=tuple(losses), waited_s=waited_s)
 
     @tf.function
     def _train(self, batches: Any, steps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Runs steps; returns their losses, float32 [steps], and seconds of waiting, float64."""
         losses = tf.TensorArray(tf.float32, steps)
         waited_s = tf.constant(0.0, tf.float64)
-        for number in tf.range(steps):
+        for index in tf.range(steps):  # in the graph, so that the devices do not wait for the host
             before = tf.timestamp()
             with tf.control_dependencies([before]):
                 batch = next(batches)
             arrived = [
                 tensor
-                for each in batch.values()
-                for tensor in self.strategy.experimental_local_results(each)
+                for feature in batch.values()
+                for tensor in self.strategy.experimental_local_results(feature)
             ]
             with tf.control_dependencies(arrived):
                 waited_s += tf.timestamp() - before
             loss = self.strategy.run(self._train_replica, (batch,))
-            losses = losses.write(number, self.strategy.reduce("SUM", loss, axis=None))
+            losses = losses.write(index, self.strategy.reduce("SUM", loss, axis=None))
         return losses.stack(), waited_s
 
     def _train_replica(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Updates the model by one batch of a replica; returns this replica's part of the loss."""
         if self.config.placement == "device":
             batch = augment(batch, self.config.augmentations, batch["seed"])
         variables = self.model.trainable_variables
-        pieces = [tf.split(each, self.options.accumulate) for each in batch.values()]
+        pieces = [tf.split(feature, self.options.accumulate) for feature in batch.values()]
         parts = [dict(zip(batch, part, strict=True)) for part in zip(*pieces, strict=True)]
         total = tf.constant(0.0)
         gradients: list[tf.Tensor] = []
         for part in parts:
             with tf.GradientTape() as tape:
-                outputs = self.model(images(part), training=True)
+                outputs = self.model(to_float32(part["image"]), training=True)
                 losses = tf.cast(self.task.loss(outputs, part), tf.float32)
                 if "weight" in part:
                     losses *= part["weight"]
+                # Divided by the global batch: the optimizer adds up the gradients of all replicas.
                 loss = tf.reduce_sum(losses) / self.options.global_batch_size
-            found = tape.gradient(loss, variables)
-            sums = zip(gradients, found, strict=True) if gradients else ()
-            gradients = [a + b for a, b in sums] or found
+            part_gradients = tape.gradient(loss, variables)
+            if gradients:
+                pairs = zip(gradients, part_gradients, strict=True)
+                gradients = [before + gradient for before, gradient in pairs]
+            else:
+                gradients = part_gradients
             total += loss
         self.optimizer.apply_gradients(zip(self._clipped(gradients), variables, strict=True))
         return total
 
     def _clipped(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
-        """This replica's part of the gradient, which the optimiser adds up; clipped as a whole."""
+        """Clips this replica's part of the gradients by the norm of the sum over all replicas."""
         if self.options.clip_norm is None:
             return gradients
         context = tf.distribute.get_replica_context()
         whole = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
         norm = tf.linalg.global_norm(whole)
         scale = self.options.clip_norm / tf.maximum(norm, self.options.clip_norm)
-        return [each * scale for each in gradients]
+        return [gradient * scale for gradient in gradients]
 
     def evaluate(self, split: str) -> Evaluation:
-        """Loss and metrics over a split."""
-        self._way.prepare_evaluation()
+        """Computes loss and metrics over a split; every worker must call it."""
+        self._steps.prepare_evaluation()
         return self._evaluator.evaluate(split)
 
     def predict(self, image: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
-        """What the task predicts from images; every worker must ask, for the same ones."""
+        """Computes the task's predictions from images; every worker must pass the same images."""
         return self._evaluator.predict(image)

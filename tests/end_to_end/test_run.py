@@ -60,8 +60,8 @@ def test_fewer_steps_than_were_taken(
     with pytest.raises(SystemExit):
         main([*command, "--steps=4"])
     sentence = (
-        f"the run in {tmp_path} is at step 5, behind the last of 4 steps: choose more steps, or "
-        "another run folder"
+        f"the run in {tmp_path} is at step 5, and the last of its steps is 4: choose more steps, "
+        "or another run folder"
     )
     assert sentence in capsys.readouterr().err
 
@@ -147,8 +147,8 @@ def test_another_model_is_refused(
     with pytest.raises(SystemExit):
         main([*command, "--steps=10", "--model.size=16", *["--other-data"] * other_data])
     assert capsys.readouterr().err.partition("error: ")[2] == (
-        f"{tmp_path}/checkpoints/step-5 does not fit the model: variables have other shapes, or "
-        "are others:\n  input.height: 24 then, 16 now\n  input.width: 24 then, 16 now\n"
+        f"{tmp_path}/checkpoints/step-5 does not fit the model, which has other variables or "
+        "other shapes:\n  input.height: 24 then, 16 now\n  input.width: 24 then, 16 now\n"
         "  task.size: 24 then, 16 now\n"
         "Give the task and its options as they were, or choose another run folder; --other-data "
         "can't help here.\n"
@@ -203,7 +203,7 @@ def test_an_unreadable_list_of_the_best_loses_nothing(
     capsys.readouterr()
     assert main([*command, "--steps=15", "--schedule=constant", "--learning-rate=5"]) == 0
     assert capsys.readouterr().err.splitlines()[0] == (
-        f"{tmp_path}/best/checkpoint can't be read: it is made anew from the files beside it"
+        f"{tmp_path}/best/checkpoint can't be read: it is made again from the files beside it"
     )
     assert written_steps(str(tmp_path / "best")) == best
 

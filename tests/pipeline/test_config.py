@@ -147,3 +147,18 @@ def test_numbers_of_numpy_will_do():
         crop=RandomCrop(min_side=1),
     )
     assert (config.height, config.balance.alpha) == (32, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("features", "names", "expected"),
+    [
+        (None, ("weight",), ("weight",)),
+        (("image", "label"), ("weight", "label"), ("image", "label", "weight")),
+        (("image", "seed"), (), ("image", "seed")),
+    ],
+)
+def test_with_features(
+    features: tuple[str, ...] | None, names: tuple[str, ...], expected: tuple[str, ...]
+):
+    config = InputConfig(height=32, features=features)
+    assert config.with_features(*names) == InputConfig(height=32, features=expected)

@@ -21,6 +21,7 @@ from pipeline.augmentation.corruption import Noise
 from pipeline.augmentation.geometric import Rotate
 from pipeline.config import Balance, InputConfig, RandomCrop, Reading
 from pipeline.dataset import make_dataset, make_distributed_dataset, make_evaluation_dataset
+from pipeline.records.info import load_info
 from schemas.manifest import shard_name
 from tests.support.dataset_factory import BOX, LAYOUTS, read_index, write_dataset
 
@@ -361,3 +362,26 @@ def test_after_an_error_no_batch_comes(tmp_path: Path, crop: RandomCrop | None):
             next(batches)
         later.append(sentence in str(raised.value))
     assert sum(later) > 12, "others name the same record, which comes once an epoch"
+
+
+@pytest.mark.parametrize("block_length", [1, 4])
+@pytest.mark.parametrize(
+    "make_strategy",
+    [
+        tf.distribute.get_strategy,
+        lambda: tf.distribute.OneDeviceStrategy("CPU:0"),
+        lambda: tf.distribute.MirroredStrategy(["CPU:0"]),
+    ],
+    ids=["default", "one_device", "mirrored"],
+)
+def test_datasets_tell_the_steps_of_an_epoch(
+    directory: Path, make_strategy: Callable, block_length: int
+):
+    info = load_info(directory)
+    config = InputConfig(height=32, width=32, reading=Reading(block_length=block_length))
+    options = {"split": "train", "global_batch_size": 8, "config": config}
+    expected = info.steps_per_epoch("train", 8, block_length=block_length)
+    assert expected > 1
+    dataset = make_distributed_dataset(make_strategy(), directory, **options)
+    assert dataset.steps_per_epoch == expected
+    assert make_dataset(directory, **options).steps_per_epoch == expected

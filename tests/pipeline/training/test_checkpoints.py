@@ -83,7 +83,7 @@ def write_list(text: bytes) -> Callable[[Path], None]:
 DATA = ".data-00000-of-00001"
 DAMAGED = "is damaged ({} was changed, cut short or removed): the run goes on from step 40"
 DAMAGED_DATA, DAMAGED_INDEX = DAMAGED.format(f"step-60{DATA}"), DAMAGED.format("step-60.index")
-UNREADABLE_LIST = "checkpoint can't be read: it is made anew from the files beside it"
+UNREADABLE_LIST = "checkpoint can't be read: it is made again from the files beside it"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,165 @@
+"""Memory that a process keeps from batch to batch."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("tensorflow")
+
+import tensorflow as tf
+
+from pipeline.distribution import host_memory
+from pipeline.distribution.host_memory import keep_host_memory
+
+ALLOCATOR = (
+    "TF_CPU_ALLOCATOR_USE_BFC",
+    "TF_CPU_BFC_MEM_LIMIT_IN_MB",
+    "LD_PRELOAD",
+    "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_TRIM_THRESHOLD_",
+    "GLIBC_TUNABLES",
+)
+TOUCHED_ANEW = """
+import contextlib, ctypes, resource, sys
+
+PR_SET_THP_DISABLE = 41  # huge pages would be few faults
+ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
+exec(sys.argv[1])
+import tensorflow as tf
+
+exec(sys.argv[2])
+copies = [step() for _ in range(4)][:1]
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(8):
+    copies[0] = step()
+faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print(faults * resource.getpagesize() / (8 * size))
+"""
+IMAGES = """
+size = 256 << 20
+batch = tf.zeros([size], tf.uint8)
+step = lambda: batch + 1
+"""
+RECORDS = """
+size = 32 << 20
+batch = tf.constant([bytes(size // 32)] * 32)
+step = lambda: tf.strings.join([batch, "."])
+"""
+MADE_BY_NAME = (
+    "from pipeline.distribution.strategies import make_strategy; make_strategy('default')"
+)
+# There is no such dataset, which is found out when there is a strategy.
+IN_TRAINING = """
+from pipeline.train import main
+
+with contextlib.suppress(SystemExit):
+    main(["no/such/dataset", "--run-dir", "no/such/run"])
+"""
+
+
+def touched_anew(
+    environment: Mapping[str, str], begin: str = MADE_BY_NAME, batch: str = IMAGES
+) -> float:
+    """Share of the memory of a batch that the kernel has to hand out again."""
+    inherited = {name: value for name, value in os.environ.items() if name not in ALLOCATOR}
+    done = subprocess.run(
+        [sys.executable, "-c", TOUCHED_ANEW, begin, batch],
+        env={**inherited, **environment},
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return float(done.stdout)
+
+
+# TensorFlow turns oneDNN on by itself on processors with AVX512_VNNI. Its allocator keeps memory
+# of images whatever is asked for, so that nothing would be tested unless it is off.
+NO_ONEDNN = {"TF_ENABLE_ONEDNN_OPTS": "0"}
+
+
+@pytest.mark.parametrize("begin", [MADE_BY_NAME, IN_TRAINING])
+@pytest.mark.parametrize("batch", [IMAGES, RECORDS])
+def test_memory_of_a_batch_is_kept_for_the_next(begin: str, batch: str):
+    assert touched_anew(NO_ONEDNN, begin, batch) < 0.1
+
+
+@pytest.mark.parametrize("batch", [IMAGES, RECORDS])
+def test_memory_is_kept_with_onednn(batch: str):
+    assert touched_anew({"TF_ENABLE_ONEDNN_OPTS": "1"}, batch=batch) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("chosen", "batch"),
+    [
+        pytest.param({"TF_CPU_ALLOCATOR_USE_BFC": "false"}, IMAGES, id="C library"),
+        pytest.param({"MALLOC_TRIM_THRESHOLD_": "0"}, RECORDS, id="limit of the C library"),
+    ],
+)
+def test_an_allocator_that_was_chosen_stays(chosen: dict[str, str], batch: str):
+    assert touched_anew(NO_ONEDNN | chosen, batch=batch) > 0.9
+
+
+@pytest.fixture
+def allocator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is chosen yet, and what a test chooses is taken back."""
+    for name in ALLOCATOR:
+        monkeypatch.setenv(name, "")  # so that it is brought back
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.usefixtures("allocator")
+def test_an_allocator_that_was_preloaded_stays(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("LD_PRELOAD", "/usr/lib/libtcmalloc_minimal.so.4")
+    keep_host_memory()
+    assert "TF_CPU_ALLOCATOR_USE_BFC" not in os.environ
+
+
+@pytest.mark.usefixtures("allocator")
+@pytest.mark.parametrize(
+    ("limit", "expected_mb"),
+    [("max\n", None), ("3221225472\n", 3072), ("9223372036854771712\n", None)],
+)
+def test_the_allocator_stops_at_the_memory_of_the_container(
+    limit: str, expected_mb: int | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    (tmp_path / "memory.max").write_text(limit)
+    paths = (tmp_path / "memory.max", tmp_path / "missing")
+    monkeypatch.setattr(host_memory, "_CONTAINER_LIMITS", paths)
+    monkeypatch.setattr(host_memory, "_tensorflow_has_run", lambda: False)
+    keep_host_memory()
+    assert os.environ["TF_CPU_ALLOCATOR_USE_BFC"] == "true"
+    machine_mb = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+    assert int(os.environ["TF_CPU_BFC_MEM_LIMIT_IN_MB"]) == (expected_mb or machine_mb)
+
+
+@pytest.mark.usefixtures("allocator")
+def test_a_choice_that_comes_too_late_is_said():
+    tf.zeros([1]).numpy()  # TensorFlow has chosen its allocator now, if it had not before
+    with pytest.warns(RuntimeWarning, match="before anything else of TensorFlow, or set TF_CPU"):
+        keep_host_memory()
+    assert not any(name in os.environ for name in ALLOCATOR)
+
+
+def test_asking_whether_tensorflow_has_run_changes_nothing():
+    program = (
+        "import tensorflow as tf\n"
+        "from pipeline.distribution.host_memory import _tensorflow_has_run\n"
+        "before = tf.config.threading.get_inter_op_parallelism_threads()\n"
+        "print(_tensorflow_has_run(), _tensorflow_has_run())\n"
+        "print(before == tf.config.threading.get_inter_op_parallelism_threads())\n"
+        "tf.zeros([1])\n"
+        "print(_tensorflow_has_run())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["False", "False", "True", "True"]

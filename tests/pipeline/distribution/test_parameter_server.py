@@ -1,0 +1,49 @@
+"""Facts about ParameterServerStrategy, one of which TensorFlow has no public name for."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("tensorflow")
+
+import tensorflow as tf
+
+from benchmarks.harness.addresses import free_addresses
+from pipeline.distribution.parameter_server import is_parameter_server
+
+# A cluster of one process: this is the chief, and serves for the others.
+PROGRAM = """
+import sys
+
+import tensorflow as tf
+
+from pipeline.distribution.parameter_server import is_parameter_server, worker_count
+
+first, second, ps = sys.argv[1:]
+cluster = tf.train.ClusterSpec({"worker": [first, second], "ps": [ps]})
+servers = [
+    tf.distribute.Server(cluster, job_name=kind, task_index=index, protocol="grpc")
+    for kind, index in (("worker", 0), ("worker", 1), ("ps", 0))
+]
+resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(cluster, rpc_layer="grpc")
+strategy = tf.distribute.ParameterServerStrategy(resolver)
+print(is_parameter_server(strategy), worker_count(strategy))
+"""
+
+
+def test_the_number_of_workers():
+    """If it fails, ParameterServerStrategy has lost `_cluster_resolver`: adapt `worker_count`."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *free_addresses(3)],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout.split() == ["True", "2"], done.stderr
+
+
+def test_other_strategies():
+    assert not is_parameter_server(tf.distribute.get_strategy())
