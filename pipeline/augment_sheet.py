@@ -1,4 +1,4 @@
-"""Draws what each augmentation op does to some receipts: a row an op, the originals first."""
+"""Draws the effect of augmentation ops on some receipts: one row per op, the originals first."""
 
 import argparse
 import os
@@ -7,14 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
-
-import matplotlib
-
-matplotlib.use("Agg")
+if __name__ == "__main__":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
 import tensorflow as tf
-from matplotlib import pyplot
+from matplotlib.figure import Figure
 
 from pipeline.augmentation.chain import Op, augment
 from pipeline.augmentation.corruption import Blur, Erase, JpegArtifacts, Noise
@@ -23,12 +20,19 @@ from pipeline.augmentation.photometric import Brightness, Contrast, Gamma, Shado
 from pipeline.augmentation.stateless_random import fold_in
 from pipeline.config import InputConfig
 from pipeline.dataset import make_dataset
-from pipeline.plots.pictures import show_receipt
+from pipeline.plots.samples import show_receipt
 
 _GEOMETRIC: tuple[Op, ...] = (Rotate(), Shear(), Scale(), Perspective(), RandomZoom())
 _PHOTOMETRIC: tuple[Op, ...] = (
-    *(Brightness(), Contrast(), Gamma(), UnevenLight(), Shadow()),
-    *(Blur(), Noise(), JpegArtifacts(), Erase()),
+    Brightness(),
+    Contrast(),
+    Gamma(),
+    UnevenLight(),
+    Shadow(),
+    Blur(),
+    Noise(),
+    JpegArtifacts(),
+    Erase(),
 )
 ROWS: dict[str, tuple[Op, ...]] = {
     "original": (),
@@ -56,12 +60,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def draw_sheet(examples: dict[str, Any], seed: int, path: Path) -> None:
-    """Draws the sheet; what the ops draw follows from `seed`, the row and the column."""
+    """Draws the sheet; the ops' random numbers follow from `seed`, the row and the column."""
     columns, height, width = examples["image"].shape[:3]
     seeds = fold_in(tf.range(columns, dtype=tf.int64), seed % 2**31)
     # A pixel of a receipt is a pixel of the picture.
     dpi, title, gap = 100, 24, 6
-    figure = pyplot.figure(
+    figure = Figure(
         figsize=(columns * (width + gap) / dpi, len(ROWS) * (height + title) / dpi), dpi=dpi
     )
     for row, (name, ops) in enumerate(ROWS.items()):
@@ -78,11 +82,10 @@ def draw_sheet(examples: dict[str, Any], seed: int, path: Path) -> None:
             show_receipt(axes, drawn["image"][column].numpy(), drawn["boxes"][column].numpy())
             axes.set_title(name if column == 0 else "", size=12, loc="left", pad=4)
     figure.savefig(path)
-    pyplot.close(figure)
 
 
 def _examples(data_dir: str, count: int, height: int, width: int) -> dict[str, Any]:
-    """Receipts with boxes, the image as float32 in 0…1."""
+    """Reads receipts with boxes; images are float32 in 0…1."""
     config = InputConfig(height=height, width=width, features=("image", "boxes"))
     return next(iter(make_dataset(data_dir, global_batch_size=count, config=config)))
 

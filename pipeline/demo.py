@@ -1,4 +1,4 @@
-"""Trains a small layout CNN for some steps and draws what a dataset directory holds."""
+"""Trains a small layout CNN for some steps, and draws the contents of a dataset directory."""
 
 import argparse
 import os
@@ -6,23 +6,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
-
-import matplotlib
-
-matplotlib.use("Agg")
+if __name__ == "__main__":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
 import keras
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-from matplotlib import pyplot
+from matplotlib.figure import Figure
 
 from pipeline.config import InputConfig
 from pipeline.dataset import make_dataset, make_distributed_dataset
 from pipeline.distribution.host_memory import keep_host_memory
 from pipeline.distribution.strategies import make_logical_cpus
-from pipeline.plots.pictures import show_receipt
+from pipeline.plots.samples import show_receipt
 from pipeline.records.info import DatasetInfo, load_info
 
 _SIZE = 128
@@ -35,19 +32,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder for the pictures")
     parser.add_argument("--steps", type=int, default=60, help="training steps (default: 60)")
     parser.add_argument("--replicas", type=int, default=2, help="logical devices (default: 2)")
-    known = parser.parse_args(argv)
-    info = load_info(known.data_dir)
-    known.out.mkdir(parents=True, exist_ok=True)
+    args = parser.parse_args(argv)
+    info = load_info(args.data_dir)
+    args.out.mkdir(parents=True, exist_ok=True)
     keep_host_memory()
-    make_logical_cpus(known.replicas)
-    devices = [f"CPU:{number}" for number in range(known.replicas)]
+    make_logical_cpus(args.replicas)
+    devices = [f"CPU:{number}" for number in range(args.replicas)]
     for path in (
-        draw_layouts(info, known.out / "layouts.png"),
-        draw_deal(info, known.out / "shards.png"),
-        draw_batch(info, known.out / "batch.png"),
+        draw_layouts(info, args.out / "layouts.png"),
+        draw_deal(info, args.out / "shards.png"),
+        draw_batch(info, args.out / "batch.png"),
     ):
         print(f"drew {path}")
-    train(info, steps=known.steps, devices=devices)
+    train(info, steps=args.steps, devices=devices)
     return 0
 
 
@@ -71,7 +68,7 @@ def train(info: DatasetInfo, *, steps: int, devices: Sequence[str]) -> list[floa
             ]
         )
         model.compile("adam", "sparse_categorical_crossentropy")
-    print(f"training on {len(devices)} replicas, {batch_size} receipts a step")
+    print(f"training on {len(devices)} replicas, {batch_size} receipts per step")
     rounds = 6
     history = model.fit(
         dataset,
@@ -87,13 +84,14 @@ def train(info: DatasetInfo, *, steps: int, devices: Sequence[str]) -> list[floa
 
 
 def draw_layouts(info: DatasetInfo, path: Path) -> Path:
-    """How many receipts each layout has, commonest first."""
+    """Draws the number of receipts of each layout, the most common first."""
     counts = _layout_counts(info).sum(axis=0)
-    figure, axes = pyplot.subplots(figsize=(9, 3.5), layout="constrained")
+    figure = Figure(figsize=(9, 3.5), layout="constrained")
+    axes = figure.subplots()
     axes.bar(np.arange(len(counts)), np.sort(counts)[::-1], width=0.9, color="#30638e")
     axes.set_yscale("log")
     axes.set(
-        xlabel="layout, commonest first",
+        xlabel="layout, most common first",
         ylabel="receipts",
         title=f"{counts.sum():,} receipts in {len(counts)} layouts; "
         f"{(counts == 1).sum()} layouts have a single receipt",
@@ -102,22 +100,29 @@ def draw_layouts(info: DatasetInfo, path: Path) -> Path:
 
 
 def draw_deal(info: DatasetInfo, path: Path) -> Path:
-    """Records of each layout in each shard of the training split, commonest layouts first."""
+    """Draws the records of each layout in each shard of the training split."""
     split = "train"
     index = info.record_index(split)
-    dealt = np.zeros((len(info.split(split).shards), len(info.layouts)), np.int64)
-    np.add.at(dealt, (index.shard, index.categories["layout"]), 1)
-    order = np.argsort(-dealt.sum(axis=0), kind="stable")[:40]
-    figure, axes = pyplot.subplots(figsize=(9, 1.6 + 0.28 * len(dealt)), layout="constrained")
-    shown = dealt[:, order]
+    counts = np.zeros((len(info.split(split).shards), len(info.layouts)), np.int64)
+    np.add.at(counts, (index.shard, index.categories["layout"]), 1)
+    order = np.argsort(-counts.sum(axis=0), kind="stable")[:40]
+    figure = Figure(figsize=(9, 1.6 + 0.28 * len(counts)), layout="constrained")
+    axes = figure.subplots()
+    shown = counts[:, order]
     axes.imshow(np.log1p(shown), aspect="auto", cmap="Blues")
     for (row, column), count in np.ndenumerate(shown):
         dark = np.log1p(count) > 0.6 * np.log1p(shown.max())
         axes.text(
-            column, row, count, ha="center", va="center", size=6, color="white" if dark else "black"
+            column,
+            row,
+            str(count),
+            ha="center",
+            va="center",
+            size=6,
+            color="white" if dark else "black",
         )
     axes.set(
-        xlabel=f"layout, the {len(order)} commonest",
+        xlabel=f"the {len(order)} most common layouts",
         ylabel="shard",
         title="records of each layout in each shard: within one of the fair share",
         xticks=[],
@@ -126,21 +131,21 @@ def draw_deal(info: DatasetInfo, path: Path) -> Path:
 
 
 def draw_batch(info: DatasetInfo, path: Path) -> Path:
-    """The first batch of receipts as decoded, with the boxes of their lines."""
+    """Draws the first batch of receipts as decoded, with the boxes of their lines."""
     config = InputConfig(height=512, width=384, features=("image", "boxes", "label"))
     dataset = make_dataset(info.data_dir, global_batch_size=8, config=config)
     batch = next(iter(dataset))
-    figure, axes = pyplot.subplots(2, 4, figsize=(11, 7.6), layout="constrained")
-    for axis, image, boxes, label in zip(
-        axes.flat,
+    figure = Figure(figsize=(11, 7.6), layout="constrained")
+    for axes, image, boxes, label in zip(
+        figure.subplots(2, 4).flat,
         batch["image"].numpy(),
         batch["boxes"].numpy(),
         batch["label"].numpy(),
         strict=True,
     ):
-        show_receipt(axis, image, boxes)
-        axis.set_title(info.layouts[label][:32], size=8)
-        axis.axis("off")
+        show_receipt(axes, image, boxes)
+        axes.set_title(info.layouts[label][:32], size=8)
+        axes.axis("off")
     return _save(figure, path)
 
 
@@ -149,9 +154,8 @@ def _layout_counts(info: DatasetInfo) -> npt.NDArray[np.int64]:
     return np.array([split.category_counts["layout"] for split in splits])
 
 
-def _save(figure: pyplot.Figure, path: Path) -> Path:
+def _save(figure: Figure, path: Path) -> Path:
     figure.savefig(path, dpi=120)
-    pyplot.close(figure)
     return path
 
 

@@ -1,6 +1,7 @@
 """Who may import whom, and that importing touches nothing."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +61,36 @@ def test_arithmetic_imports_neither_beam_nor_tensorflow(module: str):
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert done.stdout.split() == []
+
+
+def test_importing_the_runtime_leaves_settings_of_the_process_alone():
+    """A notebook's backend of matplotlib, its logging and its warnings are the user's."""
+    for library in ("tensorflow", "matplotlib"):
+        if importlib.util.find_spec(library) is None:
+            pytest.skip(f"{library} is not installed in this environment")
+    code = (
+        "import importlib, logging, warnings\n"
+        "import keras, matplotlib, tensorflow, tensorflow_metadata\n"  # they may change settings
+        "root = logging.getLogger()\n"
+        "def settings():\n"
+        "    logs = (root.level, root.disabled, list(root.handlers), list(root.filters))\n"
+        "    return matplotlib.get_backend(), logs, list(warnings.filters)\n"
+        "before = settings()\n"
+        f"for name in {modules('pipeline')!r}:\n"
+        "    importlib.import_module(name)\n"
+        "    now = settings()\n"
+        "    if now != before: print(name, before, now)\n"
+        "    before = now\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env={**os.environ, "MPLBACKEND": "svg"},
+    )
+    assert done.stdout == ""
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -1,1 +1,1 @@
-"""Pictures of what a run has done."""
+"""Pictures of training runs and their evaluations, drawn without pyplot."""

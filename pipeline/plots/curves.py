@@ -1,38 +1,30 @@
-"""Draws what a run's log says: loss and metrics, step by step."""
+"""Draws the log of a run: loss and metrics by step."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import numpy as np
-from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 _VALIDATION = "validation/"
 _TRAINING, _ALL, _COMMON, _RARE = "#30638e", "#d1495b", "#8d99ae", "#edae49"
-_SMOOTHED = 30  # about so many points of a smoothed curve can be told apart
+_SMOOTHED = 30  # points of a smoothed curve that can be told apart, about
 
 
 def draw_curves(lines: Sequence[Mapping[str, float]], title: str, path: Path) -> None:
-    """Draws the loss, and below it each metric with its rare and common half of the layouts.
+    """Draws the loss, and below it each metric, also over the rare and common half of the layouts.
 
     Args:
-      lines: of the log, in order of their steps.
-      title: of the picture.
-      path: where it goes, a PNG file.
+      lines: lines of the log, in the order of their steps.
+      title: title of the picture.
+      path: PNG file to write.
     """
     names = dict.fromkeys(name for line in lines for name in line if name.startswith(_VALIDATION))
-    found = [name.removeprefix(_VALIDATION) for name in names]
-    shown = ["loss", *(name for name in found if "/" not in name and name != "loss")]
-    figure, grid = pyplot.subplots(
-        len(shown),
-        figsize=(9, 1 + 2.8 * len(shown)),
-        sharex=True,
-        squeeze=False,
-        layout="constrained",
-    )
+    metrics = [name.removeprefix(_VALIDATION) for name in names]
+    shown = ["loss", *(name for name in metrics if "/" not in name and name != "loss")]
+    figure = Figure(figsize=(9, 1 + 2.8 * len(shown)), layout="constrained")
+    grid = figure.subplots(len(shown), sharex=True, squeeze=False)
     for name, axes in zip(shown, grid[:, 0], strict=True):
         if name == "loss":
             _draw_training(axes, *_points(lines, "loss"))
@@ -51,7 +43,6 @@ def draw_curves(lines: Sequence[Mapping[str, float]], title: str, path: Path) ->
     grid[0, 0].set_title(title, loc="left", size=11, parse_math=False)
     grid[-1, 0].set_xlabel("step")
     figure.savefig(path, dpi=120)
-    pyplot.close(figure)
 
 
 def curves_of(name: str, lines: Sequence[Mapping[str, float]]) -> Iterator[tuple[str, str, str]]:
@@ -68,8 +59,8 @@ def curves_of(name: str, lines: Sequence[Mapping[str, float]]) -> Iterator[tuple
             yield curve, f"validation, {half} half: {size}", color
 
 
-def _draw_training(axes: pyplot.Axes, steps: Sequence[float], values: Sequence[float]) -> None:
-    """The curve as it is, pale, and smoothed."""
+def _draw_training(axes: Axes, steps: Sequence[float], values: Sequence[float]) -> None:
+    """Draws the training loss, pale, and its moving average."""
     if not steps:
         return
     width = max(1, len(values) // _SMOOTHED)
@@ -86,5 +77,5 @@ def _draw_training(axes: pyplot.Axes, steps: Sequence[float], values: Sequence[f
 def _points(
     lines: Sequence[Mapping[str, float]], name: str
 ) -> tuple[Sequence[float], Sequence[float]]:
-    found = [(line["step"], line[name]) for line in lines if name in line]
-    return [step for step, _ in found], [value for _, value in found]
+    points = [(line["step"], line[name]) for line in lines if name in line]
+    return [step for step, _ in points], [value for _, value in points]

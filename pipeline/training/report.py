@@ -8,7 +8,8 @@ import tensorflow as tf
 from pipeline.dataset import make_evaluation_dataset
 from pipeline.evaluation.evaluator import Evaluation
 from pipeline.evaluation.layout_table import LayoutTable
-from pipeline.plots.pictures import draw_confusion, draw_samples
+from pipeline.plots.confusion import draw_confusion
+from pipeline.plots.samples import draw_samples
 from pipeline.training.run_directory import RunFolder
 from pipeline.training.trainer import Trainer
 
