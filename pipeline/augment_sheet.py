@@ -1,6 +1,5 @@
 """Draws the effect of augmentation ops on some receipts: one row per op, the originals first."""
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ if __name__ == "__main__":
 import tensorflow as tf
 from matplotlib.figure import Figure
 
+from pipeline.arguments import add_data_dir
 from pipeline.augmentation.chain import Op, augment
 from pipeline.augmentation.corruption import Blur, Erase, JpegArtifacts, Noise
 from pipeline.augmentation.geometric import Perspective, RandomZoom, Rotate, Scale, Shear
@@ -21,6 +21,7 @@ from pipeline.augmentation.stateless_random import fold_in
 from pipeline.config import InputConfig
 from pipeline.dataset import make_dataset
 from pipeline.plots.samples import show_receipt
+from schemas.command_line import CommandParser, Flag, Options
 
 _GEOMETRIC: tuple[Op, ...] = (Rotate(), Shear(), Scale(), Perspective(), RandomZoom())
 _PHOTOMETRIC: tuple[Op, ...] = (
@@ -45,17 +46,27 @@ ROWS: dict[str, tuple[Op, ...]] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(prog="python -m pipeline.augment_sheet", description=__doc__)
-    parser.add_argument("data_dir", help="dataset directory")
-    parser.add_argument("--out", type=Path, required=True, help="the picture, a PNG file")
-    parser.add_argument("--seed", type=int, default=0, help="what the ops draw (default: 0)")
-    parser.add_argument("--columns", type=int, default=4, help="receipts (default: 4)")
-    parser.add_argument("--height", type=int, default=512, help="pixels (default: 512)")
-    parser.add_argument("--width", type=int, default=384, help="pixels (default: 384)")
-    known = parser.parse_args(argv)
-    examples = _examples(known.data_dir, known.columns, known.height, known.width)
-    draw_sheet(examples, known.seed, known.out)
-    print(f"drew {known.out}")
+    parser = CommandParser(
+        "pipeline.augment_sheet",
+        "[DATA_DIR] --output FILE",
+        "Draws what each augmentation op does to some receipts, a row per op, the originals first.",
+    )
+    add_data_dir(parser)
+    parser.add_argument(
+        "--output", type=Path, required=True, metavar="FILE", help="the picture, a PNG file"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seeds what the ops draw (default: %(default)s)"
+    )
+    sheet = Options(sheet_examples, height=Flag(metavar="PIXELS"), width=Flag(metavar="PIXELS"))
+    sheet.add_to(parser, "receipts", "height", "width")
+    args = parser.parse(argv)
+    try:
+        examples = sheet.make(args)
+    except (ValueError, FileNotFoundError) as error:
+        parser.error(str(error))
+    draw_sheet(examples, args.seed, args.output)
+    print(f"drew {args.output}")
     return 0
 
 
@@ -84,10 +95,23 @@ def draw_sheet(examples: dict[str, Any], seed: int, path: Path) -> None:
     figure.savefig(path)
 
 
-def _examples(data_dir: str, count: int, height: int, width: int) -> dict[str, Any]:
-    """Reads receipts with boxes; images are float32 in 0…1."""
+def sheet_examples(
+    data_dir: str | None = None, *, receipts: int = 4, height: int = 512, width: int = 384
+) -> dict[str, Any]:
+    """Reads receipts with boxes, the images as float32 [receipts, height, width, 3] in 0…1.
+
+    Args:
+      data_dir: dataset directory; None for the one that TILLROLL_DATA_DIR names.
+      receipts: receipts in a row, one per column.
+      height: height of a receipt in pixels.
+      width: width of a receipt in pixels.
+
+    Raises:
+      ValueError: an argument does not fit the dataset; the sentence says what does.
+      FileNotFoundError: there is no finished dataset.
+    """
     config = InputConfig(height=height, width=width, features=("image", "boxes"))
-    return next(iter(make_dataset(data_dir, global_batch_size=count, config=config)))
+    return next(iter(make_dataset(data_dir, global_batch_size=receipts, config=config)))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """Tells what a training run will read: `python -m pipeline.explain DATA_DIR`."""
 
-import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -9,8 +8,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is impor
 
 import numpy as np
 
-from pipeline.config import Balance, InputConfig, Reading
-from pipeline.records.info import DatasetInfo, add_data_dir, load_info
+from pipeline.arguments import BALANCE, add_data_dir
+from pipeline.config import InputConfig, Reading
+from pipeline.records.info import DatasetInfo, load_info
 from pipeline.records.table import (
     RecordTable,
     check_batch_size,
@@ -19,6 +19,7 @@ from pipeline.records.table import (
     read_index,
 )
 from pipeline.sampling.plan import SLOT_PARTS, BatchPlan
+from schemas.command_line import CommandParser, Flag, Options
 
 _SHOWN = 4  # of the most frequent strata, and of the rarest
 _ROWS_COUNTED = 1 << 18
@@ -26,64 +27,33 @@ _ROWS_COUNTED = 1 << 18
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(prog="python -m pipeline.explain", description=__doc__)
+    parser = CommandParser(
+        "pipeline.explain",
+        "[DATA_DIR]",
+        "Tells what a training run will read: steps, records that come several times or not at "
+        "all, and how evenly each layout is spread.",
+    )
+    plan = Options(
+        explain_plan,
+        split=Flag(metavar="SPLIT"),
+        global_batch_size=Flag(metavar="RECORDS"),
+    )
+    reading = Options(
+        Reading,
+        block_length=Flag(
+            metavar="RECORDS",
+            help="neighboring records that are read, and dealt to batches, together; above 1, "
+            "shares of layouts hold on average only, and --balance-alpha must be 1",
+        ),
+    )
     add_data_dir(parser)
-    parser.add_argument("--split", default="train", help="(default: %(default)s)")
-    parser.add_argument(
-        "--global-batch-size", type=int, default=256, metavar="N", help="(default: %(default)s)"
-    )
-    parser.add_argument(
-        "--replicas", type=int, default=1, metavar="N", help="in sync (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--workers", type=int, default=1, metavar="N", help="that share them (default: %(default)s)"
-    )
-    balance = Balance()
-    parser.add_argument(
-        "--balance-alpha",
-        type=float,
-        default=balance.alpha,
-        metavar="ALPHA",
-        help="0 (every layout alike) to 1 (natural shares) (default: %(default)g)",
-    )
-    parser.add_argument(
-        "--balance-repeat-cap",
-        type=float,
-        default=balance.repeat_cap,
-        metavar="N",
-        help="highest number of times a record comes in an epoch (default: %(default)g)",
-    )
-    parser.add_argument(
-        "--balance-by",
-        default=balance.by,
-        metavar="LABEL",
-        help="category to balance (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--block-length",
-        type=int,
-        default=1,
-        metavar="N",
-        help="see Reading (default: %(default)s)",
-    )
-    args = parser.parse_args(argv)
+    plan.add_to(parser, "split", "global_batch_size", "replicas", "workers")
+    reading.add_to(parser, "block_length")
+    BALANCE.add_to(parser.add_argument_group("balance"))
+    args = parser.parse(argv)
     try:
-        config = InputConfig(
-            balance=Balance(
-                alpha=args.balance_alpha,
-                repeat_cap=args.balance_repeat_cap,
-                by=args.balance_by,
-            ),
-            reading=Reading(block_length=args.block_length),
-        )
-        text = explain_plan(
-            args.data_dir,
-            split=args.split,
-            global_batch_size=args.global_batch_size,
-            config=config,
-            replicas=args.replicas,
-            workers=args.workers,
-        )
+        config = InputConfig(balance=BALANCE.make(args), reading=reading.make(args))
+        text = plan.make(args, config=config)
     except (ValueError, FileNotFoundError) as error:
         parser.error(str(error))
     print(text, end="")
@@ -109,7 +79,7 @@ def explain_plan(
       config: its balance and its reading count.
       seed: seeds the order of the records.
       replicas: replicas in sync.
-      workers: workers that share them evenly.
+      workers: workers that share the replicas evenly.
 
     Raises:
       ValueError: an argument does not fit the dataset; the sentence says what does.

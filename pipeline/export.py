@@ -1,6 +1,5 @@
-"""Exports the model of a training run: `python -m pipeline.export RUN_DIR --out MODEL`."""
+"""Exports the model of a training run: `python -m pipeline.export RUN_DIR --output MODEL`."""
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -10,34 +9,34 @@ if __name__ == "__main__":
 
 from pipeline.serving.saved_model import export
 from pipeline.training.trained_model import load_trained_model
+from schemas.command_line import CommandParser, Flag, Options
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m pipeline.export",
-        description="Writes the model of a training run as a SavedModel that takes image files.",
+    parser = CommandParser(
+        "pipeline.export",
+        "RUN_DIR --output MODEL",
+        "Writes the model of a training run as a SavedModel that takes image files.",
     )
-    parser.add_argument("run_dir", help="run folder of pipeline.train")
-    parser.add_argument("--out", required=True, metavar="MODEL", help="directory to write")
-    parser.add_argument(
-        "--checkpoint",
-        choices=("best", "newest"),
-        default="best",
-        help="of the lowest validation loss, or the last one (default: %(default)s)",
+    run = Options(
+        load_trained_model,
+        data_dir=Flag(
+            metavar="DATA_DIR",
+            default="where the run read it",
+            help="dataset directory, if it has moved",
+        ),
     )
-    parser.add_argument(
-        "--data-dir", help="dataset directory, where it is no longer where it was trained on"
-    )
-    args = parser.parse_args(argv)
+    parser.add_argument("run_dir", metavar="RUN_DIR", help="run folder of pipeline.train")
+    parser.add_argument("--output", required=True, metavar="MODEL", help="directory to write")
+    run.add_to(parser, "checkpoint", "data_dir")
+    args = parser.parse(argv)
     try:
-        trained = load_trained_model(
-            args.run_dir, checkpoint=args.checkpoint, data_dir=args.data_dir
-        )
-        export(trained.task, trained.model, trained.info, args.out)
+        trained = run.make(args)
+        export(trained.task, trained.model, trained.info, args.output)
     except (ValueError, FileNotFoundError) as error:
         parser.error(str(error))
-    print(f"exported the model of step {trained.step:,}: {args.out}")
+    print(f"exported the model of step {trained.step:,}: {args.output}")
     return 0
 
 

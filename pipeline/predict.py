@@ -6,7 +6,6 @@ greyscale PNG file, white for 1, and the line names it, relative to the folder o
 shows what the model saw, the receipt fitted into the model's input.
 """
 
-import argparse
 import json
 import os
 import sys
@@ -20,41 +19,42 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from pipeline.arguments import add_data_dir
 from pipeline.config import InputConfig
 from pipeline.dataset import make_evaluation_dataset
 from pipeline.distribution.host_memory import keep_host_memory
-from pipeline.records.info import add_data_dir, load_info, read_file
+from pipeline.records.info import load_info, read_file
 from pipeline.records.reader import read_failure_in
 from pipeline.serving.saved_model import DESCRIPTION, IMAGES
+from schemas.command_line import CommandParser, Flag, Options
 
+_DESCRIPTION = """\
+Writes what an exported model predicts for a split, a line of JSON for each record: its id, the
+labels it carries among those the model was trained on ("truth"), and the predictions.
+
+A mask, a prediction whose name ends in "mask", is written as a grayscale PNG file, white for 1, and
+the line names it, relative to the folder of the lines. It shows what the model saw, the receipt
+fitted into the model's input.
+"""
 _Array = npt.NDArray[Any]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns 0, or 1 where a record can't be read."""
-    parser = argparse.ArgumentParser(prog="python -m pipeline.predict", description=__doc__)
-    parser.add_argument("model", help="exported model, a SavedModel directory")
+    parser = CommandParser("pipeline.predict", "MODEL [DATA_DIR]", _DESCRIPTION)
+    options = Options(
+        predict,
+        split=Flag(metavar="SPLIT"),
+        output=Flag(metavar="FILE"),
+        global_batch_size=Flag(metavar="RECORDS"),
+    )
+    parser.add_argument("model", metavar="MODEL", help="exported model, a SavedModel directory")
     add_data_dir(parser)
-    parser.add_argument("--split", default="validation", help="(default: %(default)s)")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("predictions.jsonl"),
-        help="file to write; masks go to a folder beside it (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--batch-size", type=int, default=32, metavar="N", help="(default: %(default)s)"
-    )
-    known = parser.parse_args(argv)
+    options.add_to(parser, "split", "output", "global_batch_size")
+    args = parser.parse(argv)
     keep_host_memory()
     try:
-        records = predict(
-            known.model,
-            known.data_dir,
-            split=known.split,
-            out=known.out,
-            batch_size=known.batch_size,
-        )
+        records = options.make(args)
     except (ValueError, FileNotFoundError) as error:
         parser.error(str(error))
     except tf.errors.OpError as error:
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(sentence, file=sys.stderr)
         return 1
-    print(f"predicted {records:,} records of split {known.split}: {known.out}")
+    print(f"predicted {records:,} records of split {args.split}: {args.output}")
     return 0
 
 
@@ -72,8 +72,8 @@ def predict(
     data_dir: str | os.PathLike[str] | None = None,
     *,
     split: str = "validation",
-    out: Path,
-    batch_size: int = 32,
+    output: Path = Path("predictions.jsonl"),
+    global_batch_size: int = 32,
 ) -> int:
     """Writes the predictions of each record of a split once; returns how many there are.
 
@@ -82,15 +82,16 @@ def predict(
       data_dir: dataset directory, the one the model was trained on or another; None for the one
         that TILLROLL_DATA_DIR names.
       split: split to read.
-      out: file of JSON lines; it appears when all are written.
-      batch_size: records that the model sees at a time.
+      output: file of JSON lines, which appears when all are written; masks go to a folder
+        beside it.
+      global_batch_size: records that the model sees at a time.
 
     Raises:
       ValueError: an argument does not fit the dataset; the sentence says what does.
       FileNotFoundError: there is no exported model, or no finished dataset.
     """
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    if global_batch_size < 1:
+        raise ValueError(f"global_batch_size must be at least 1, got {global_batch_size}")
     directory = os.fspath(model)
     description = _description(directory)
     truth = _truth(description, data_dir)
@@ -98,15 +99,15 @@ def predict(
         tf.distribute.get_strategy(),
         data_dir,
         split=split,
-        global_batch_size=batch_size,
+        global_batch_size=global_batch_size,
         config=InputConfig(
             **description["inputs"], features=("image", "id", "weight", *truth.values())
         ),
     )
     loaded = tf.saved_model.load(directory)
     signature = loaded.signatures[IMAGES]
-    out.parent.mkdir(parents=True, exist_ok=True)
-    partial = out.with_name(f"{out.name}.partial")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    partial = output.with_name(f"{output.name}.partial")
     records = 0
     with partial.open("w", encoding="utf-8") as file:
         for batch in dataset.take(steps):
@@ -117,11 +118,11 @@ def predict(
                 line = {
                     "id": ids[row].decode(),
                     "truth": {name: _json_value(values[row]) for name, values in known.items()},
-                    "predictions": dict(_predictions(found, row, records, out)),
+                    "predictions": dict(_predictions(found, row, records, output)),
                 }
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
                 records += 1
-    partial.replace(out)
+    partial.replace(output)
     return records
 
 

@@ -1,15 +1,10 @@
 """Trains a task on a dataset directory: `python -m pipeline.train DATA_DIR --run-dir RUN`."""
 
 import argparse
-import dataclasses
-import inspect
 import math
 import os
-import re
 import sys
-import typing
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pipeline.distribution.stop_request import StopRequest, hold_sigterm, release_sigterm
 
@@ -21,6 +16,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is impor
 import tensorflow as tf
 from tqdm import tqdm
 
+from pipeline.arguments import BALANCE, add_data_dir
 from pipeline.augmentation.presets import AUGMENTATIONS
 from pipeline.config import InputConfig
 from pipeline.distribution.server import serve, shut_down
@@ -30,9 +26,9 @@ from pipeline.distribution.strategies import (
     make_strategy,
     parameter_server_cluster,
 )
-from pipeline.records.info import add_data_dir, load_info
+from pipeline.records.info import load_info
 from pipeline.records.reader import read_failure_in
-from pipeline.tasks.base import load_task
+from pipeline.tasks.base import load_task, task_options
 from pipeline.training.disk_full import disk_full_reason
 from pipeline.training.loop import STOPPED, Figures, RunOptions, resume, run
 from pipeline.training.non_finite import NonFiniteError
@@ -40,10 +36,42 @@ from pipeline.training.options import TrainOptions
 from pipeline.training.run_directory import RunFolder
 from pipeline.training.run_lock import RunFolderInUseError
 from pipeline.training.trainer import Progress, Trainer
+from schemas.command_line import CommandParser, Flag, Options
 
 FAILED = 1
 _MODEL_PREFIX = "--model."
 _TASK = "pipeline.tasks.layout_classifier:LayoutClassifier"
+_TASKS_OWN = "that of the task"
+_INPUT = Options(
+    InputConfig,
+    sample_weights=Flag(help="weigh examples so that the balance is undone"),
+    placement=Flag(help="augment in the input pipeline, or in the training step"),
+    dtype=Flag(
+        name="image-dtype",
+        help="uint8 sends a quarter of the bytes to the devices, which normalize",
+    ),
+)
+_TRAINING = Options(
+    TrainOptions,
+    steps=Flag(metavar="STEPS"),
+    global_batch_size=Flag(metavar="RECORDS"),
+    learning_rate=Flag(metavar="RATE"),
+    learning_rate_batch=Flag(metavar="RECORDS"),
+    warmup_steps=Flag(metavar="STEPS"),
+    weight_decay=Flag(metavar="RATE"),
+    clip_norm=Flag(metavar="NORM"),
+    accumulate=Flag(metavar="PARTS"),
+    seed=Flag(metavar="SEED"),
+    steps_per_call=Flag(metavar="STEPS"),
+)
+_RUN = Options(
+    RunOptions,
+    checkpoint_every=Flag(metavar="STEPS"),
+    keep=Flag(metavar="CHECKPOINTS"),
+    evaluate_every=Flag(metavar="STEPS"),
+    evaluation_split=Flag(metavar="SPLIT"),
+    patience=Flag(metavar="EVALUATIONS"),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,20 +82,20 @@ def main(argv: Sequence[str] | None = None) -> int:
       run folder, `FAILED` where its loss is not finite, a record can't be read or the disk is full.
     """
     tf.get_logger().setLevel("ERROR")  # what it warns of, sentences of this command tell
-    parser = make_parser()
     arguments, model_options = split_model_options(sys.argv[1:] if argv is None else argv)
-    known = parser.parse_args(arguments)
+    parser = make_parser(task_help=_asked_task(arguments))
+    args = parser.parse(arguments)
     try:
-        cluster = parameter_server_cluster(known.strategy)
+        cluster = parameter_server_cluster(args.strategy)
         if cluster and cluster.kind != "chief":
             release_sigterm()  # which ends it at once
-            serve(cluster, known.run_dir)
+            serve(cluster, args.run_dir)
             return 0
     except (ValueError, FileNotFoundError) as error:
         parser.error(str(error))
     with StopRequest() as stop:
         try:
-            status = _train(parser, known, model_options, stop)
+            status = _train(parser, args, model_options, stop)
         except tf.errors.UnavailableError as error:
             if not cluster:
                 raise
@@ -77,29 +105,29 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
             return STOPPED
     if cluster and not status:
-        shut_down(cluster, known.run_dir)
+        shut_down(cluster, args.run_dir)
     return status
 
 
 def _train(
     parser: argparse.ArgumentParser,
-    known: argparse.Namespace,
+    args: argparse.Namespace,
     model_options: Mapping[str, str],
     stop: StopRequest,
 ) -> int:
-    try:  # what goes wrong here is for the user to mend; later, it is not
-        strategy = make_strategy(known.strategy)
+    try:  # what goes wrong here the user can put right; later, it is not so
+        strategy = make_strategy(args.strategy)
         trainer = Trainer(
-            load_task(known.task, model_options),
+            load_task(args.task, model_options),
             strategy,
-            load_info(known.data_dir),
-            _from_arguments(TrainOptions, known),
-            lambda config: configured(config, known),
+            load_info(args.data_dir),
+            _TRAINING.make(args),
+            lambda config: configured(config, args),
         )
-        run_options = _from_arguments(RunOptions, known)
+        run_options = _RUN.make(args)
         in_use = None
         try:
-            folder = RunFolder(known.run_dir, is_chief=is_chief(strategy))
+            folder = RunFolder(args.run_dir, is_chief=is_chief(strategy))
         except RunFolderInUseError as error:
             in_use = error
         if trainer.any_worker(in_use is not None):  # workers that waited for the chief would fail
@@ -115,14 +143,14 @@ def _train(
             )
         except ValueError as error:
             parser.error(str(error))
-        asked = {**vars(known), "data_dir": trainer.info.data_dir, "model": model_options}
+        asked = {**vars(args), "data_dir": trainer.info.data_dir, "model": model_options}
         try:
             folder.write_options(asked)
             with tqdm(
                 total=trainer.options.steps,
                 unit=" steps",
                 dynamic_ncols=True,
-                disable=known.quiet or not folder.is_chief,
+                disable=args.quiet or not folder.is_chief,
             ) as bar:
                 first_step = trainer.step
                 ended = run(
@@ -181,116 +209,86 @@ def _advice(error: Exception, folder: str, newest_step: int | None) -> str | Non
     )
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """The command's options; those of the dataclasses are read off their fields and docstrings."""
-    parser = argparse.ArgumentParser(
-        prog="python -m pipeline.train",
-        allow_abbrev=False,
-        description=__doc__,
-        epilog=f"Options of the task are given as {_MODEL_PREFIX}NAME VALUE. On SIGTERM or "
-        f"Ctrl-C the run writes a checkpoint and exits with status {STOPPED}; the same command "
-        "goes on.",
+def make_parser(*, task_help: str | None = None) -> CommandParser:
+    """Makes the command's parser.
+
+    Args:
+      task_help: the task whose options the help lists, None to leave them out.
+    """
+    parser = CommandParser(
+        "pipeline.train",
+        "[DATA_DIR] --run-dir DIR",
+        "Trains a task on a dataset directory.",
+        epilog=f"Options of the task are given as {_MODEL_PREFIX}NAME VALUE; --help with --task "
+        "lists those of that task. On SIGTERM or Ctrl-C the run writes a checkpoint and exits with "
+        f"status {STOPPED}; the same command goes on.",
     )
     add_data_dir(parser)
-    parser.add_argument("--run-dir", required=True, help="where checkpoints and logs go")
+    parser.add_argument(
+        "--run-dir", required=True, metavar="DIR", help="folder of checkpoints and logs"
+    )
     parser.add_argument(
         "--task",
         default=_TASK,
-        help="package.module:name of what is trained (default: %(default)s)",
+        metavar="MODULE:NAME",
+        help="dataclass of what is trained (default: %(default)s)",
     )
     parser.add_argument(
-        "--strategy", choices=STRATEGIES, default="auto", help="(default: %(default)s)"
+        "--strategy",
+        choices=STRATEGIES,
+        default="auto",
+        metavar="NAME",
+        help=f"one of {', '.join(STRATEGIES)}; auto takes all GPUs, the cluster in "
+        "TF_CONFIG, or the TPU that TPU_NAME names (default: %(default)s)",
     )
     parser.add_argument(
         "--quiet", action="store_true", help="no progress bar, and no line of an evaluation"
     )
     balance = parser.add_argument_group("balance")
-    balance.add_argument(
-        "--balance-alpha",
-        type=float,
-        metavar="ALPHA",
-        help="0 (every layout alike) to 1 (natural shares) (default: that of the task)",
-    )
-    balance.add_argument(
-        "--balance-repeat-cap",
-        type=float,
-        metavar="N",
-        help="most times a record comes in an epoch (default: that of the task)",
-    )
-    balance.add_argument(
-        "--balance-by", metavar="LABEL", help="category (default: that of the task)"
-    )
-    balance.add_argument(
-        "--sample-weights", action="store_true", help="weigh examples so that the balance is undone"
-    )
+    BALANCE.add_to(balance, default=_TASKS_OWN)
+    _INPUT.add_to(balance, "sample_weights")
     inputs = parser.add_argument_group("input")
     inputs.add_argument(
-        "--augment", choices=AUGMENTATIONS, help="augmentations (default: those of the task)"
+        "--augment", choices=AUGMENTATIONS, help=f"augmentations (default: {_TASKS_OWN})"
     )
-    inputs.add_argument(
-        "--placement",
-        choices=("host", "device"),
-        help="augment in the input pipeline, or in the training step (default: that of the task)",
-    )
-    inputs.add_argument(
-        "--image-dtype",
-        choices=("float32", "uint8"),
-        help="uint8 sends a quarter of the bytes to the devices, which normalise "
-        "(default: that of the task)",
-    )
-    _add_fields(parser.add_argument_group("training"), TrainOptions)
-    _add_fields(parser.add_argument_group("run"), RunOptions)
+    _INPUT.add_to(inputs, "placement", "dtype", default=_TASKS_OWN)
+    _TRAINING.add_to(parser.add_argument_group("training"))
+    _RUN.add_to(parser.add_argument_group("run"))
+    if task_help:
+        group = parser.add_argument_group(f"options of {task_help}")
+        try:
+            task_options(task_help).add_to(group)
+        except ValueError as error:
+            group.description = str(error)
     return parser
 
 
-def _add_fields(group: Any, options: Any) -> None:
-    # Python 3.13 takes the common indentation off docstrings, older ones do not.
-    text = inspect.cleandoc(options.__doc__)
-    helps = dict(re.findall(r"^ {2}(\w+): (.*(?:\n {4}.*)*)", text, re.MULTILINE))
-    types = typing.get_type_hints(options)
-    for field in dataclasses.fields(options):
-        flag = "--" + field.name.replace("_", "-")
-        text = " ".join(helps[field.name].split())
-        arguments = typing.get_args(types[field.name])
-        if types[field.name] is bool:
-            group.add_argument(flag, action="store_true", help=text)
-            continue
-        if typing.get_origin(types[field.name]) is typing.Literal:
-            kind: dict[str, Any] = {"choices": arguments}
-        else:
-            value = arguments[0] if arguments else types[field.name]
-            kind = {"type": value, "metavar": "NAME" if value is str else "N"}
-        default = "" if field.default is None else " (default: %(default)s)"
-        group.add_argument(flag, default=field.default, help=text + default, **kind)
+def _asked_task(arguments: Sequence[str]) -> str | None:
+    """The task whose options are to be listed, None where no help is asked for.
+
+    Otherwise the task is not imported before its strategy exists: `MultiWorkerMirroredStrategy`
+    can't be made once a module has run an operation.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("-h", "--help", action="store_true")
+    parser.add_argument("--task", default=_TASK)
+    args, _ = parser.parse_known_args(arguments)
+    return args.task if args.help else None
 
 
-def configured(config: InputConfig, known: argparse.Namespace) -> InputConfig:
-    """What a task wants to see, but for what the command's options say."""
-
-    def given(**options: Any) -> dict[str, Any]:
-        return {name: value for name, value in options.items() if value is not None}
-
-    balance = given(
-        alpha=known.balance_alpha, repeat_cap=known.balance_repeat_cap, by=known.balance_by
-    )
-    placement = known.placement or config.placement
+def configured(config: InputConfig, args: argparse.Namespace) -> InputConfig:
+    """Changes what a task wants to see where the command's options say otherwise."""
     features = config.features
-    if features and placement == "device":
+    if features and (args.placement or config.placement) == "device":
         features = tuple(dict.fromkeys((*features, "seed")))
-    return dataclasses.replace(
+    changed: InputConfig = _INPUT.replace(
         config,
-        **given(dtype=known.image_dtype),
+        args,
         features=features,
-        placement=placement,
-        augmentations=AUGMENTATIONS[known.augment] if known.augment else config.augmentations,
-        balance=dataclasses.replace(config.balance, **balance),
-        sample_weights=known.sample_weights or config.sample_weights,
+        augmentations=AUGMENTATIONS[args.augment] if args.augment else config.augmentations,
+        balance=BALANCE.replace(config.balance, args),
     )
-
-
-def _from_arguments(options: Any, known: argparse.Namespace) -> Any:
-    names = [field.name for field in dataclasses.fields(options)]
-    return options(**{name: getattr(known, name) for name in names})
+    return changed
 
 
 def split_model_options(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:

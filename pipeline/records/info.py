@@ -1,6 +1,5 @@
 """What a dataset directory says of itself."""
 
-import argparse
 import os
 from dataclasses import dataclass
 
@@ -186,15 +185,6 @@ def _read_manifest(directory: str) -> Manifest:
         raise ValueError(f"{path} can't be read: {error.message}") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-
-
-def add_data_dir(parser: argparse.ArgumentParser) -> None:
-    """Adds the argument `data_dir` of `load_info` to a command, which may leave it out."""
-    parser.add_argument(
-        "data_dir",
-        nargs="?",
-        help=f"dataset directory (default: that of the environment variable {DATA_DIR_VARIABLE})",
-    )
 
 
 def read_file(path: str) -> bytes:

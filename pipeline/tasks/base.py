@@ -1,15 +1,14 @@
 """What the trainer needs to know of a model: a task, which anyone can write."""
 
-import contextlib
 import dataclasses
 import importlib
-import types
 import typing
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from pipeline.config import InputConfig
 from pipeline.records.info import DatasetInfo
+from schemas.command_line import Flag, Options, parse_value
 
 MetricValue = Any | tuple[Any, Any]  # values, or values and weights
 
@@ -58,55 +57,50 @@ def load_task(name: str, options: Mapping[str, str]) -> Task:
     Raises:
       ValueError: there is no such task, or no such option, or a value has another type.
     """
+    made = _find_task(name)
+    hints = typing.get_type_hints(made)
+    fields = {field.name: hints[field.name] for field in dataclasses.fields(made)}
+    values = {}
+    for option, text in options.items():
+        if option not in fields:
+            raise ValueError(
+                f"task {name!r} has no option {option!r}: choose among "
+                f"{', '.join(fields) or 'none'}"
+            )
+        try:
+            values[option] = parse_value(text, fields[option])
+        except ValueError as error:
+            raise ValueError(f"{option} {error}") from error
+    task: Any = made(**values) if isinstance(made, type) else dataclasses.replace(made, **values)
+    return task
+
+
+def task_options(name: str) -> Options[Any]:
+    """Describes the options of a task, for the help of commands.
+
+    Raises:
+      ValueError: there is no such task.
+    """
+    made = _find_task(name)
+    flags = {field.name: Flag(parse=str) for field in dataclasses.fields(made)}
+    if isinstance(made, type):
+        return Options(made, prefix="model.", **flags)
+    defaults = {name: Flag(parse=str, default=str(getattr(made, name))) for name in flags}
+    return Options(type(made), prefix="model.", **defaults)
+
+
+def _find_task(name: str) -> Any:
+    """Imports the dataclass, or the object of one, that `package.module:name` means."""
     module_name, separator, attribute = name.partition(":")
     if not separator:
         raise ValueError(
-            f"task {name!r} is no package.module:name, as pipeline.tasks.text_detector:TextDetector"
+            f"task {name!r} is not a package.module:name, such as "
+            "pipeline.tasks.text_detector:TextDetector"
         )
     try:
         made = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"task {name!r} can't be found: {error}") from error
     if not dataclasses.is_dataclass(made):
-        raise ValueError(f"task {name!r} is no dataclass: its options would have no names")
-    hints = typing.get_type_hints(made)
-    fields = {field.name: hints[field.name] for field in dataclasses.fields(made)}
-    for option in options:
-        if option not in fields:
-            raise ValueError(
-                f"task {name!r} has no option {option!r}: choose among "
-                f"{', '.join(fields) or 'none'}"
-            )
-    values = {option: _parse(option, text, fields[option]) for option, text in options.items()}
-    task: Any = made(**values) if isinstance(made, type) else dataclasses.replace(made, **values)
-    return task
-
-
-def _parse(name: str, text: str, type_: Any) -> Any:
-    """A value of a field's type.
-
-    It is int, float, str, bool, a Literal, a tuple of one of them, or a union of several; where
-    None is among these, "none" is None.
-    """
-    origin, arguments = typing.get_origin(type_), typing.get_args(type_)
-    if origin in (typing.Union, types.UnionType):
-        if types.NoneType in arguments and text.lower() == "none":
-            return None
-        for choice in arguments:  # in their order, so that "3" is an int of int | str
-            with contextlib.suppress(ValueError):
-                return _parse(name, text, choice)
-    if origin is typing.Literal:
-        for choice in arguments:
-            if text == str(choice):
-                return choice
-        raise ValueError(f"{name} must be one of {', '.join(map(str, arguments))}, got {text!r}")
-    if origin is tuple:
-        return tuple(_parse(name, each.strip(), arguments[0]) for each in text.split(","))
-    if type_ is bool and text in ("true", "false"):
-        return text == "true"
-    if type_ in (int, float, str):
-        try:
-            return type_(text)
-        except ValueError:
-            pass
-    raise ValueError(f"{name} must be {getattr(type_, '__name__', type_)}, got {text!r}")
+        raise ValueError(f"task {name!r} is not a dataclass: its options would have no names")
+    return made

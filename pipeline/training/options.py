@@ -14,12 +14,12 @@ class TrainOptions:
     Attributes:
       steps: steps of the whole run.
       global_batch_size: records of a step, over all replicas.
-      learning_rate: its highest value.
+      learning_rate: highest learning rate of the schedule.
       learning_rate_batch: the global batch size that `learning_rate` is meant for; it is scaled in
         proportion to that of the run. None leaves it.
       schedule: "cosine" falls to 0 at the last step, "constant" does not.
       warmup_steps: steps in which the learning rate rises from 0.
-      weight_decay: of AdamW.
+      weight_decay: weight decay of AdamW.
       clip_norm: longest gradient, over all variables; None for any.
       accumulate: parts in which a replica takes its slice of a batch, one after the other, to save
         memory.

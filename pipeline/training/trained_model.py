@@ -3,7 +3,7 @@
 import json
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import tensorflow as tf
 
@@ -28,7 +28,10 @@ class TrainedModel(NamedTuple):
 
 
 def load_trained_model(
-    run_dir: str, *, checkpoint: str = "best", data_dir: str | None = None
+    run_dir: str,
+    *,
+    checkpoint: Literal["best", "newest"] = "best",
+    data_dir: str | None = None,
 ) -> TrainedModel:
     """Loads a model from the folder of a run of `pipeline.train`.
 

@@ -168,13 +168,13 @@ def test_best_checkpoint_and_early_stopping(directory: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--steps=0"], "steps must be at least 1, got 0"),
-        (["--task=nothing"], "task 'nothing' is no package.module:name"),
+        (["--steps=0"], "error: --steps must be at least 1, got 0"),
+        (["--task=nothing"], "task 'nothing' is not a package.module:name"),
         (["--model.height=3"], "has no option 'height': choose among size, dropout"),
-        (["--width=3"], "unrecognized arguments: --width=3"),
-        (["--model.size"], "size must be int, got ''"),
+        (["--width=3"], "unknown argument --width=3: --help lists the options"),
+        (["--model.size"], "size must be a whole number, got ''"),
         (["--accumulate=3"], "8 can't be divided by 1 replicas that accumulate 3 parts"),
-        (["--patience=0"], "patience must be at least 1, got 0"),
+        (["--patience=0"], "--patience must be at least 1, got 0"),
         (["--patience=3"], "patience 3 counts evaluations, and there is only one, at the end"),
         (["--run-dir=gs://bucket/run"], "run folder 'gs://bucket/run' is not on a file system"),
     ],

@@ -15,8 +15,8 @@ from tests.support.dataset_factory import write_dataset
 
 def test_draws_every_op(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     directory, out = write_dataset(tmp_path / "receipts"), tmp_path / "augment.png"
-    size = ["--columns", "2", "--height", "60", "--width", "40"]
-    assert main([str(directory), "--out", str(out), "--seed", "1", *size]) == 0
+    size = ["--receipts", "2", "--height", "60", "--width", "40"]
+    assert main([str(directory), "--output", str(out), "--seed", "1", *size]) == 0
     assert capsys.readouterr().out == f"drew {out}\n"
     with Image.open(out) as picture:
         pixels = np.asarray(picture.convert("RGB"))

@@ -82,7 +82,7 @@ def lines_of(path: Path) -> list[dict]:
 @pytest.mark.parametrize("batch_size", [1, 7, 32, 50])
 def test_each_record_once(directory: Path, model: Path, tmp_path: Path, batch_size: int):
     out = tmp_path / "deeper" / "found.jsonl"
-    assert predict(model, directory, split="train", out=out, batch_size=batch_size) == 32
+    assert predict(model, directory, split="train", output=out, global_batch_size=batch_size) == 32
     lines = lines_of(out)
     assert sorted(line["id"] for line in lines) == sorted(IDS)
     assert not list(out.parent.glob("*.partial"))
@@ -92,8 +92,8 @@ def test_each_record_once(directory: Path, model: Path, tmp_path: Path, batch_si
 
 def test_line_tells_truth_and_predictions(directory: Path, model: Path, tmp_path: Path, capsys):
     out = tmp_path / "found"
-    command = [str(model), str(directory), "--split", "train", "--out", str(out)]
-    assert main([*command, "--batch-size", "5"]) == 0
+    command = [str(model), str(directory), "--split", "train", "--output", str(out)]
+    assert main([*command, "--global-batch-size", "5"]) == 0
     assert capsys.readouterr().out == f"predicted 32 records of split train: {out}\n"
     xmin, ymin, xmax, ymax = BOX
     share = (xmax - xmin) * (ymax - ymin)
@@ -120,7 +120,7 @@ def test_the_environment_names_the_dataset(
 ):
     monkeypatch.setenv("TILLROLL_DATA_DIR", str(directory))
     out = tmp_path / "found.jsonl"
-    assert main([str(model), "--out", str(out), "--split", "train"]) == 0
+    assert main([str(model), "--output", str(out), "--split", "train"]) == 0
     assert len(lines_of(out)) == sum(LAYOUTS.values())
 
 
@@ -128,7 +128,7 @@ def test_another_dataset_tells_what_it_has(model: Path, tmp_path: Path):
     """Without the label `total`, with other layouts."""
     other = write_dataset(tmp_path / "other", counts={"sigma": 3, "tau": 2}, shards=1)
     out = tmp_path / "found.jsonl"
-    assert predict(model, other, split="train", out=out) == 5
+    assert predict(model, other, split="train", output=out) == 5
     assert {line["truth"]["label"] for line in lines_of(out)} == {"sigma", "tau"}
     assert {tuple(line["truth"]) for line in lines_of(out)} == {("label",)}
 
@@ -137,7 +137,7 @@ def test_names_are_those_of_the_classifier(directory: Path, tmp_path: Path):
     info = load_info(directory)
     task = LayoutClassifier(size=32, width=8, units=8)
     export(task, task.build(info), info, tmp_path / "model")
-    predict(tmp_path / "model", directory, split="train", out=tmp_path / "found.jsonl")
+    predict(tmp_path / "model", directory, split="train", output=tmp_path / "found.jsonl")
     for line in lines_of(tmp_path / "found.jsonl"):
         assert line["predictions"]["label"] == info.layouts[line["predictions"]["label_id"]]
         assert 1 / len(LAYOUTS) <= line["predictions"]["probability"] <= 1
@@ -148,12 +148,15 @@ def test_names_are_those_of_the_classifier(directory: Path, tmp_path: Path):
     [
         (["--split", "test"], "has no split 'test': choose one of train, validation"),
         ([], "split 'validation' of .* is empty: choose another"),
-        (["--split", "train", "--batch-size", "0"], "batch_size must be at least 1, got 0"),
+        (
+            ["--split=train", "--global-batch-size=0"],
+            "--global-batch-size must be at least 1, got 0",
+        ),
     ],
 )
 def test_errors(directory: Path, model: Path, tmp_path: Path, capsys, options: list, sentence: str):
     with pytest.raises(SystemExit) as stopped:
-        main([str(model), str(directory), "--out", str(tmp_path / "found.jsonl"), *options])
+        main([str(model), str(directory), "--output", str(tmp_path / "found.jsonl"), *options])
     assert stopped.value.code == 2
     assert re.search(sentence, capsys.readouterr().err)
     assert not list(tmp_path.iterdir())
@@ -171,7 +174,9 @@ def test_a_damaged_record_is_named(directory: Path, model: Path, tmp_path: Path,
     data = bytearray(shard.read_bytes())
     data[len(data) // 2] ^= 1
     shard.write_bytes(data)
-    assert main([str(model), str(copy), "--split=train", f"--out={tmp_path / 'found.jsonl'}"]) == 1
+    assert (
+        main([str(model), str(copy), "--split=train", f"--output={tmp_path / 'found.jsonl'}"]) == 1
+    )
     assert re.fullmatch(
         rf"{shard}: record \w+-\d+ at byte \d+ cannot be read; [^\n]*\n", capsys.readouterr().err
     )

@@ -86,7 +86,7 @@ def test_preset_keeps_what_is_not_given():
         pytest.param(
             "pipeline.tasks.text_detector",
             {},
-            "task 'pipeline.tasks.text_detector' is no package.module:name, as "
+            "task 'pipeline.tasks.text_detector' is not a package.module:name, such as "
             "pipeline.tasks.text_detector:TextDetector",
             id="no name",
         ),
@@ -102,7 +102,7 @@ def test_preset_keeps_what_is_not_given():
         pytest.param(
             f"{__name__}:JUST_A_FUNCTION",
             {},
-            "is no dataclass: its options would have no names",
+            "is not a dataclass: its options would have no names",
             id="no dataclass",
         ),
         pytest.param(
@@ -125,12 +125,12 @@ def test_preset_keeps_what_is_not_given():
                 id=f"{option}={text}",
             )
             for option, text, sentence in (
-                ("number", "1.5", "number must be int, got '1.5'"),
-                ("rate", "fast", "rate must be float, got 'fast'"),
-                ("fast", "yes", "fast must be bool, got 'yes'"),
+                ("number", "1.5", "number must be a whole number, got '1.5'"),
+                ("rate", "fast", "rate must be a number, got 'fast'"),
+                ("fast", "yes", "fast must be true or false, got 'yes'"),
                 ("mode", "high", "mode must be one of low, 2, got 'high'"),
-                ("sizes", "1,a", "sizes must be int, got 'a'"),
-                ("limit", "many", r"limit must be int \| None, got 'many'"),
+                ("sizes", "1,a", "sizes must be a whole number, got 'a'"),
+                ("limit", "many", r"limit must be a whole number or none, got 'many'"),
                 ("other", "1", r"other must be .*dict\[str, int\].*, got '1'"),
             )
         ),

@@ -70,7 +70,7 @@ def test_the_model_of_a_run(
     assert any(np.array_equal(each, kernel) for each in stored)
 
     out = tmp_path / "model"
-    assert main([str(run_dir), f"--out={out}", f"--checkpoint={checkpoint}"]) == 0
+    assert main([str(run_dir), f"--output={out}", f"--checkpoint={checkpoint}"]) == 0
     assert capsys.readouterr().out == f"exported the model of step {trained.step}: {out}\n"
     images = np.random.default_rng(0).random((5, 16, 16, 1), np.float32)
     found = tf.saved_model.load(str(out)).signatures["images"](images=images)["label_id"]
@@ -90,7 +90,7 @@ def copy(run_dir: Path, tmp_path: Path) -> Path:
 def test_errors(copy: Path, capsys: pytest.CaptureFixture[str]):
     def error(*options: str) -> str:
         with pytest.raises(SystemExit):
-            main([str(copy), f"--out={copy / 'model'}", *options])
+            main([str(copy), f"--output={copy / 'model'}", *options])
         assert not (copy / "model").exists()
         return capsys.readouterr().err
 
