@@ -62,19 +62,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
     parser = arguments.parser()
-    known, others = parser.parse_known_args(argv)
-    local = is_local_runner(known.runner)
+    args, others = parser.parse_known_args(argv)
+    local = is_local_runner(args.runner)
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL if local else logging.INFO)
     with ExitStack() as stack:
         try:
             pipeline_options = beam_options(others)
             FileSystems.set_options(pipeline_options)  # for the files that this process looks at
-            options = arguments.build_options(known)
-            workers = len(os.sched_getaffinity(0)) if known.workers is None else known.workers
-            runner = choose_runner(known.runner, pipeline_options, workers)
+            options = arguments.build_options(args)
+            workers = len(os.sched_getaffinity(0)) if args.workers is None else args.workers
+            runner = choose_runner(args.runner, pipeline_options, workers)
             staged_only = _only_staged(pipeline_options)
-            if not staged_only and not known.dry_run and _begin(options, stack):
-                print(report.summary(read_manifest(options.output), known.output), end="")
+            if not staged_only and not args.dry_run and _begin(options, stack):
+                print(report.summary(read_manifest(options.output), args.output), end="")
                 print(_ALREADY_PUBLISHED)
                 return 0
         except (ValueError, BuildError) as error:
@@ -82,30 +82,30 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
         failures = stack.enter_context(ThreadFailures())
         started = time.monotonic()
         try:
-            if known.dry_run:
+            if args.dry_run:
                 options = stack.enter_context(_rehearsal(options))
             pipeline = beam.Pipeline(runner=runner, options=pipeline_options)
-            (add_dry_run if known.dry_run else add_build)(pipeline, options)
-            with progress.shown(options, enabled=local and not known.quiet and not known.dry_run):
+            (add_dry_run if args.dry_run else add_build)(pipeline, options)
+            with progress.shown(options, enabled=local and not args.quiet and not args.dry_run):
                 result = pipeline.run()
                 if staged_only:
                     print("the job was staged, not run")
                     return 0
                 result.wait_until_finish()
             failures.show()
-            if known.dry_run:
+            if args.dry_run:
                 outline = json.loads(files.read(files.join(options.staging, PLAN_NAME)))
-                print(report.plan_summary(outline, options.splits, known.output), end="")
+                print(report.plan_summary(outline, options.splits, args.output), end="")
                 return 0
         except (Exception, KeyboardInterrupt) as error:
             if stop.received:
-                print(stop.sentence(local=local, resumes=not known.dry_run), file=sys.stderr)
+                print(stop.sentence(local=local, resumes=not args.dry_run), file=sys.stderr)
                 return stop.exit_status
             if (message := failure_in(error, failures.messages)) is None:
                 failures.show()
                 raise
             print(f"error: {message}", file=sys.stderr)
-            if not known.dry_run and files.exists(files.join(options.staging, INPUTS_NAME)):
+            if not args.dry_run and files.exists(files.join(options.staging, INPUTS_NAME)):
                 print(
                     f"finished work is kept in {options.staging}: the same command reuses it; "
                     "delete that folder to give it up",
@@ -114,7 +114,7 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
             return 1
         elapsed_s = time.monotonic() - started
         manifest = read_manifest(options.output)
-        print(report.summary(manifest, known.output), end="")
+        print(report.summary(manifest, args.output), end="")
         print(f"  {elapsed_s:.0f} s, {manifest.counts.inputs / elapsed_s:.1f} images/s")
         return 0
 

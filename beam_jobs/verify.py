@@ -1,6 +1,5 @@
 """Re-reads a dataset directory and names every fault: `python -m beam_jobs.verify DIR`."""
 
-import argparse
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
@@ -27,6 +26,7 @@ from beam_jobs.verification.shard import Fault, ShardCheck
 from beam_jobs.verification.side_files import check_files, check_names
 from beam_jobs.verification.workers import check_shards
 from beam_jobs.writing.output import read_manifest
+from schemas.command_line import CommandParser, Flag, Options
 from schemas.excluded import Excluded
 from schemas.manifest import COMPLETED, EXCLUDED, MANIFEST, Manifest, check_completed
 from schemas.receipt import LAYOUT
@@ -48,50 +48,56 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m beam_jobs.verify",
-        allow_abbrev=False,
-        description="Re-reads a dataset directory and names every fault. Ends with status 0 if "
-        "nothing is wrong but records that are excluded, with 1 otherwise.",
+    parser = CommandParser(
+        "beam_jobs.verify",
+        "DIRECTORY",
+        "Re-reads a dataset directory and names every fault. Ends with status 0 if nothing is "
+        "wrong but records that are excluded, with 1 otherwise.",
+        epilog="Every other option is passed to Beam, such as those for S3.",
     )
-    parser.add_argument("directory", help="dataset directory, on any file system that Beam knows")
     parser.add_argument(
-        "--exclude",
-        action="store_true",
-        help=f"list damaged records in DIRECTORY/{EXCLUDED}, beside those listed there already: "
-        "training leaves them out. Shards stay as they are; delete the file to undo it",
+        "directory",
+        metavar="DIRECTORY",
+        help="dataset directory, on any file system that Beam knows",
     )
-    parser.add_argument("--workers", type=int, help="processes (default: one per core)")
+    Options(
+        verify,
+        exclude=Flag(
+            help=f"list damaged records in DIRECTORY/{EXCLUDED}, beside those listed there "
+            "already: training leaves them out. Shards stay as they are; delete the file to undo it"
+        ),
+        workers=Flag(default="one per core", help="processes that read shards"),
+    ).add_to(parser, "exclude", "workers")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
-    known, others = parser.parse_known_args(argv)
-    if known.workers is not None and known.workers < 1:
-        parser.error(f"--workers must be at least 1, got {known.workers}")
+    args, others = parser.parse_known_args(argv)
+    if args.workers is not None and args.workers < 1:
+        parser.error(f"--workers must be at least 1, got {args.workers}")
     try:
         options = beam_options(others)
         FileSystems.set_options(options)
-        FileSystems.get_filesystem(known.directory)
+        FileSystems.get_filesystem(args.directory)
     except ValueError as error:  # an unknown option, or a store whose client is not installed
         parser.error(str(error))
     standing = excludable = 0
     try:
         for fault in verify(
-            known.directory,
-            exclude=known.exclude,
-            workers=known.workers,
+            args.directory,
+            exclude=args.exclude,
+            workers=args.workers,
             options=options,
-            progress=not known.quiet,
+            progress=not args.quiet,
         ):
-            excluded_now = known.exclude and fault.excludable
+            excluded_now = args.exclude and fault.excludable
             print(f"excluded {fault}" if excluded_now else fault)
             standing += not excluded_now
             excludable += fault.excludable
         if not standing:
-            print(_summary(known.directory))
+            print(_summary(args.directory))
     except BuildError as error:  # a store that does not answer
         print(f"error: {error}", file=sys.stderr)
         return 1
     if standing:
-        print(_failure(known.directory, standing, excludable, known.exclude), file=sys.stderr)
+        print(_failure(args.directory, standing, excludable, args.exclude), file=sys.stderr)
     return 1 if standing else 0
 
 

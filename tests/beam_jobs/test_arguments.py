@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,6 +18,16 @@ def options_of(*argv: str) -> BuildOptions:
     return build_options(parser().parse_args(["--input=/in/t.csv", "--output=/out", *argv]))
 
 
+def refusal(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The sentence that a command line is refused with."""
+    with pytest.raises((ValueError, SystemExit)) as refused:
+        options_of(*argv)
+    if isinstance(refused.value, ValueError):
+        return str(refused.value)
+    assert refused.value.code == 2
+    return capsys.readouterr().err.rstrip().partition(": error: ")[2]
+
+
 def test_defaults_are_those_of_the_options() -> None:
     source = Source(path="/in/t.csv", format="csv", columns={}, image_root="/in")
     assert options_of() == BuildOptions(source=source, output="/out")
@@ -31,7 +40,7 @@ def test_every_argument_reaches_its_option() -> None:
         "--columns=image=file, layout=shop", "--image-root=gs://b/images",
         "--box-frame=upright", "--output=gs://b/out",
         "--encoding=raw", "--max-side=512", "--quality=80", "--raw-size=128x64", "--fit=stretch",
-        "--channels=1", "--split=train=0.5,test=0.5", "--shards=train=8,test=4",
+        "--channels=1", "--splits=train=0.5,test=0.5", "--shards=train=8,test=4",
         "--shard-size-mb=64", "--shards-multiple-of=4", "--seed=7", "--max-bad-fraction=0.5",
         "--max-pixels=1000", "--min-side=8", "--max-input-mb=3",
         "--max-image-memory-mb=500", "--max-image-seconds=9",
@@ -218,28 +227,49 @@ def test_local_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyP
         *(
             pytest.param(
                 [f"--raw-size={text}"],
-                f"--raw-size takes HEIGHTxWIDTH in pixels, as in 256x256, got {text!r}",
+                f"argument --raw-size: takes HEIGHTxWIDTH in pixels, such as 256x256, got {text!r}",
                 id=f"raw_size_{text}",
             )
             for text in ("256", "256x", "x256", "-1x256", "256x256x3", "²x256", "")
         ),
         pytest.param(
             ["--raw-size=8x256"],
-            "raw_size must be sides of 16 to 16384 pixels, got (8, 256)",
+            "--raw-size: raw_size must be sides of 16 to 16384 pixels, got (8, 256)",
             id="raw_size_too_small",
         ),
         pytest.param(
-            ["--split=train=0.9"],
-            "split fractions must add up to 1, 'train=0.9' adds up to 0.9",
+            ["--splits=train=0.9"],
+            "argument --splits: split fractions must add up to 1, 'train=0.9' adds up to 0.9",
             id="split",
         ),
-        pytest.param(["--quality=100"], "quality must be 1 to 95, got 100", id="quality"),
-        pytest.param(["--seed=-1"], "seed must be 0 to 2**63 - 1, got -1", id="seed"),
+        pytest.param(["--quality=100"], "--quality must be 1 to 95, got 100", id="quality"),
+        pytest.param(["--seed=-1"], "--seed must be 0 to 2**63 - 1, got -1", id="seed"),
+        pytest.param(
+            ["--max-input-mb=0"],
+            "--max-input-mb: max_input_bytes must be 1 to 1073741824, got 0",
+            id="other_unit",
+        ),
+        pytest.param(
+            ["--encoding=gif"],
+            "argument --encoding: must be one of jpeg, raw, got 'gif'",
+            id="choice",
+        ),
+        pytest.param(
+            ["--channels=2"],
+            "argument --channels: must be one of auto, 1, 3, got '2'",
+            id="channels",
+        ),
+        pytest.param(
+            ["--max-input-mb=x"],
+            "argument --max-input-mb: must be a whole number, got 'x'",
+            id="number",
+        ),
     ],
 )
-def test_arguments_that_are_not_allowed(argv: list[str], sentence: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
-        options_of(*argv)
+def test_arguments_that_are_not_allowed(
+    argv: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refusal(argv, capsys) == sentence
 
 
 @pytest.mark.parametrize(
@@ -254,34 +284,11 @@ def test_a_key_given_twice_is_refused(argument: str) -> None:
         options_of(argument)
 
 
-@pytest.mark.parametrize(
-    ("argv", "sentence"),
-    [
-        pytest.param([], "the following arguments are required: --input, --output", id="none"),
-        pytest.param(
-            ["--input=a", "--output=b", "--encoding=gif"],
-            "argument --encoding: invalid choice: 'gif'",
-            id="choice",
-        ),
-        pytest.param(
-            ["--input=a", "--output=b", "--seed=x"],
-            "argument --seed: invalid int value: 'x'",
-            id="number",
-        ),
-        pytest.param(
-            ["--input=a", "--output=b", "--qual=9"],
-            "unrecognized arguments: --qual=9",
-            id="no_abbreviations",
-        ),
-    ],
-)
-def test_argparse_refuses(
-    argv: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as caught:
-        parser().parse_args(argv)
-    assert caught.value.code == 2
-    assert sentence in capsys.readouterr().err
+def test_input_and_output_are_required(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parser().parse_known_args([])
+    assert ended.value.code == 2
+    assert "the following arguments are required: --input, --output" in capsys.readouterr().err
 
 
 def test_beams_options_are_left_to_beam() -> None:
@@ -292,12 +299,7 @@ def test_beams_options_are_left_to_beam() -> None:
     assert others == ["--project", "p", "--region=r"]
 
 
-def test_help_names_every_argument_and_its_default() -> None:
+def test_help_names_defaults() -> None:
     text = parser().format_help()
-    actions: list[Any] = [each for each in parser()._actions if each.option_strings]
-    assert len(actions) > 25
-    for action in actions:
-        assert action.option_strings[-1] in text
-        assert action.help, action.option_strings
-    assert re.search(r"longest side\s+\(default:\s+1024\)", text)
+    assert re.search(r"are scaled down\s+\(default:\s+1024\)", text)
     assert "%(" not in text

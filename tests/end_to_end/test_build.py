@@ -87,7 +87,7 @@ def test_layouts_are_even_in_shards_and_splits(dataset: Path):
 
 
 def test_order_within_a_shard_is_mixed(table: Path, build, tmp_path: Path):
-    assert build(table, tmp_path / "out", "--shards=1", "--split=train=1") == 0
+    assert build(table, tmp_path / "out", "--shards=1", "--splits=train=1") == 0
     [shard] = records_of(tmp_path / "out", "train")
     layouts = [record["receipt/layout"] for record in shard]
     changes = sum(a != b for a, b in itertools.pairwise(layouts))
@@ -146,7 +146,7 @@ def test_folder_of_layouts(tmp_path: Path, build):
             draw_receipt(
                 tmp_path / "in" / layout / "deep" / f"{number}.png", hash_of(layout, number)
             )
-    assert build(tmp_path / "in", tmp_path / "out", "--split=train=1", "--shards=1") == 0
+    assert build(tmp_path / "in", tmp_path / "out", "--splits=train=1", "--shards=1") == 0
     manifest = manifest_of(tmp_path / "out")
     assert manifest.vocabularies["layout"] == ("kiosk", "market")
     assert manifest.splits["train"].category_counts["layout"] == (3, 2)
@@ -171,7 +171,7 @@ def test_duplicates_are_written_once_and_listed(tmp_path: Path, build, capsys):
     Image.open(tmp_path / "in" / rows[2]["image"]).save(tmp_path / "in" / "images" / "copy.png")
     copies.append({**rows[2], "id": "png", "image": "images/copy.png"})
     write_table(table, rows + copies)
-    assert build(table, tmp_path / "out", "--shards=1", "--split=train=1") == 0
+    assert build(table, tmp_path / "out", "--shards=1", "--splits=train=1") == 0
     counts = manifest_of(tmp_path / "out").counts
     assert (counts.inputs, counts.written, counts.duplicates) == (10, 7, 3)
     assert counts.duplicates_with_other_labels == 1
@@ -193,7 +193,7 @@ def test_a_layout_that_only_a_duplicate_names_is_no_layout_of_the_dataset(tmp_pa
     table = write_receipts(tmp_path / "in", {"a": 3, "b": 1})
     rows = read_table(table)
     write_table(table, [*rows, {**rows[-1], "id": "copy", "layout": "c"}])
-    assert build(table, tmp_path / "out", "--shards=1", "--split=train=1") == 0
+    assert build(table, tmp_path / "out", "--shards=1", "--splits=train=1") == 0
     manifest = manifest_of(tmp_path / "out")
     assert (manifest.counts.written, manifest.counts.duplicates) == (4, 1)
     assert manifest.vocabularies["layout"] in (("a", "b"), ("a", "c"))
@@ -206,7 +206,7 @@ def test_groups_stay_together_and_shares_give_way(tmp_path: Path, build, capsys)
         for number, row in enumerate(read_table(table))
     ]
     write_table(table, rows)
-    assert build(table, tmp_path / "out", "--shards=2", "--split=train=0.8,validation=0.2") == 0
+    assert build(table, tmp_path / "out", "--shards=2", "--splits=train=0.8,validation=0.2") == 0
     group = {row["id"]: row["group"] for row in rows}
     split_of: dict[str, str] = {}
     for split in ("train", "validation"):
@@ -290,7 +290,7 @@ def test_bad_rows_are_counted_with_bad_images(tmp_path: Path, build, capsys):
     assert build(table, tmp_path / "out", "--max-bad-fraction=0.1") == 1
     assert "2 of 10 inputs were rejected" in capsys.readouterr().err
     assert list((tmp_path / "out" / "_staging" / "prepared").glob("*.npz"))
-    assert build(table, tmp_path / "out", "--max-bad-fraction=0.2", "--split=train=1") == 0
+    assert build(table, tmp_path / "out", "--max-bad-fraction=0.2", "--splits=train=1") == 0
     counts = manifest_of(tmp_path / "out").counts
     assert counts.quarantined == {"file_missing": 1, "layout_missing": 1}
 
@@ -305,7 +305,7 @@ def test_a_header_that_cannot_work_leaves_nothing_to_keep(tmp_path: Path, build,
 
 def test_finished_dataset_is_not_harmed(tmp_path: Path, build, capsys):
     table = write_receipts(tmp_path / "in", {"a": 6})
-    assert build(table, tmp_path / "out", "--shards=3", "--split=train=1") == 0
+    assert build(table, tmp_path / "out", "--shards=3", "--splits=train=1") == 0
     before = contents(tmp_path / "out")
     with pytest.raises(SystemExit) as exit_info:
         build(table, tmp_path / "out", "--shards=2")
@@ -317,7 +317,7 @@ def test_finished_dataset_is_not_harmed(tmp_path: Path, build, capsys):
     left = contents(tmp_path / "out")
     assert {name: left[name] for name in left if not name.startswith("_staging/")} == before
     # A good one replaces it wholly: no shard of the old numbering is left.
-    assert build(table, tmp_path / "out", "--shards=2", "--split=train=1", "--overwrite") == 0
+    assert build(table, tmp_path / "out", "--shards=2", "--splits=train=1", "--overwrite") == 0
     assert len(manifest_of(tmp_path / "out").splits["train"].shards) == 2
     assert not list((tmp_path / "out").glob("*-of-00003"))
 
@@ -448,7 +448,7 @@ def test_changed_image_is_prepared_again(tmp_path: Path, build):
     assert list((tmp_path / "out" / "_staging" / "prepared").glob("*.npz"))
     changed = tmp_path / "in" / rows[0]["image"]
     draw_receipt(changed, 999)
-    assert build(bad, tmp_path / "out", "--max-bad-fraction=1", "--split=train=1") == 0
+    assert build(bad, tmp_path / "out", "--max-bad-fraction=1", "--splits=train=1") == 0
     [shard] = records_of(tmp_path / "out", "train")
     [record] = [r for r in shard if r["image/source_id"] == rows[0]["id"]]
     assert record["image/encoded"] == changed.read_bytes()

@@ -91,7 +91,7 @@ def test_a_failed_build_resumes_and_a_finished_one_is_replaced(
     capsys: pytest.CaptureFixture,
 ):
     upload(bad_table.parent, files.join(root, "in"))
-    arguments = (server, root, bad_table.name, "--split=train=1", "--shards=2")
+    arguments = (server, root, bad_table.name, "--splits=train=1", "--shards=2")
 
     assert build(*arguments) == 1
     assert "images/gone.jpg does not exist" in capsys.readouterr().err

@@ -21,7 +21,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, build) -> Path:
     folder = tmp_path_factory.mktemp("odd")
     options = ("--label=total:float", "--max-side=100", "--max-input-mb=1", "--shards=2")
     table = write_cases(folder / "in")
-    assert build(table, folder / "out", "--max-bad-fraction=1", "--split=train=1", *options) == 0
+    assert build(table, folder / "out", "--max-bad-fraction=1", "--splits=train=1", *options) == 0
     return folder / "out"
 
 

@@ -32,8 +32,8 @@ def bad_table(tmp_path: Path) -> Path:
 def test_resumes_beside_odd_names(bad_table: Path, build, tmp_path: Path, capsys):
     assert build(bad_table, tmp_path / "out", "--max-bad-fraction=0.1") == 1
     assert list((tmp_path / "out" / "_staging" / "prepared").glob("*.npz"))
-    assert build(bad_table, tmp_path / "out", "--max-bad-fraction=0.5", "--split=train=1") == 0
-    assert build(bad_table, tmp_path / "new", "--max-bad-fraction=0.5", "--split=train=1") == 0
+    assert build(bad_table, tmp_path / "out", "--max-bad-fraction=0.5", "--splits=train=1") == 0
+    assert build(bad_table, tmp_path / "new", "--max-bad-fraction=0.5", "--splits=train=1") == 0
     assert contents(tmp_path / "out") == contents(tmp_path / "new")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["counts"]["quarantined"] == {"file_missing": 1, "unreadable": 1}

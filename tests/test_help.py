@@ -1,0 +1,63 @@
+"""The help of every command: it fits a terminal of 80 columns and names each option once."""
+
+import importlib
+import re
+from collections import Counter
+
+import pytest
+
+COMMANDS = {
+    "beam_jobs.build": "apache_beam",
+    "beam_jobs.verify": "apache_beam",
+    "pipeline.augment_sheet": "tensorflow",
+    "pipeline.explain": "tensorflow",
+    "pipeline.export": "tensorflow",
+    "pipeline.predict": "tensorflow",
+    "pipeline.train": "tensorflow",
+}
+
+
+def help_of(command: str, capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    pytest.importorskip(COMMANDS[command])
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module(command).main([*options, "--help"])
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = help_of(command, capsys)
+    assert text.startswith(f"usage: python -m {command} ")
+    assert max(map(len, text.splitlines())) <= 80
+    options = re.split(r"\n\w[\w ]*:\n", text)[1:]
+    entries = re.findall(r"^  (--[\w.-]+)(.*(?:\n {4,}.*)*)", "\n".join(options), re.MULTILINE)
+    flags = Counter(flag for flag, _ in entries if "…" not in flag)
+    assert len(flags) >= 3
+    assert set(flags.values()) == {1}
+    for flag, entry in entries:
+        assert re.search(r"[a-z]{3}", entry), f"{flag} has no help"
+        words = " ".join(entry.split())
+        if words.endswith("(default: None)"):
+            assert words.count("None") > 1, f"{flag} does not say what None means"
+    assert "`" not in text
+    assert "%(" not in text
+
+
+@pytest.mark.parametrize("command", ["pipeline.explain", "pipeline.train"])
+@pytest.mark.parametrize("flag", ["--balance-alpha ALPHA", "--global-batch-size RECORDS"])
+def test_the_same_thing_has_the_same_flag(
+    command: str, flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert flag in help_of(command, capsys)
+
+
+def test_help_lists_the_options_of_a_task(capsys: pytest.CaptureFixture[str]) -> None:
+    text = help_of("pipeline.train", capsys, "--task=pipeline.tasks.text_detector:TextDetector")
+    assert "options of pipeline.tasks.text_detector:TextDetector:" in text
+    assert "--model.filters N" in text
+    text = help_of("pipeline.train", capsys, "--task=nowhere:Task")
+    assert "task 'nowhere:Task' can't be found" in text
