@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--sweep",
         choices=SWEEPS,
         help="option of which several values are tried; of replicas and workers, each gets "
-        "batches of --batch-size",
+        "batches of --global-batch-size",
     )
     parser.add_argument("--values", nargs="+", help="those values, with --sweep")
     known = parser.parse_args(argv)

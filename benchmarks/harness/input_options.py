@@ -29,7 +29,13 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
 def add_image_options(parser: argparse.ArgumentParser) -> Any:
     """Adds shape and type of batches; returns the group, for more."""
     group = parser.add_argument_group("images")
-    group.add_argument("--batch-size", type=int, default=32, help="(default: %(default)s)")
+    group.add_argument(
+        "--global-batch-size",
+        dest="batch_size",
+        type=int,
+        default=32,
+        help="records of a batch (default: %(default)s)",
+    )
     group.add_argument(
         "--size",
         type=int,

@@ -107,7 +107,7 @@ def test_a_sweep_of_allocators(tmp_path: Path):
     }
 
 
-SMALL = ("--size", "32", "32", "--batch-size=8", "--rounds=1", "--batches=3", "--warmup=1")
+SMALL = ("--size", "32", "32", "--global-batch-size=8", "--rounds=1", "--batches=3", "--warmup=1")
 
 
 def test_the_ladder_runs(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -148,7 +148,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_dataset(tmp_path_factory.mktemp("dataset") / "receipts")
 
 
-SMALL = ("--batch-size=8", "--rounds=1", "--batches=2", "--warmup=0")
+SMALL = ("--global-batch-size=8", "--rounds=1", "--batches=2", "--warmup=0")
 
 
 def test_a_comparison(

@@ -32,7 +32,7 @@ def test_ratios_are_of_medians():
 def test_it_runs(tmp_path: Path):
     directory = write_dataset(tmp_path / "receipts")
     figures = tmp_path / "figures.json"
-    arguments = ["--batch-size=8", "--rounds=1", "--steps", "100000", "--json", str(figures)]
+    arguments = ["--global-batch-size=8", "--rounds=1", "--steps", "100000", "--json", str(figures)]
     assert resume_latency.main([str(directory), *arguments]) == 0
     results = json.loads(figures.read_text())["results"]
     assert [row["start step"] for row in results] == ["0", "100,000"]

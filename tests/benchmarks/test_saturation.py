@@ -92,7 +92,7 @@ def test_it_names_what_was_slowed_down(
     capsys: pytest.CaptureFixture[str],
 ):
     figures, plot = tmp_path / "figures.json", tmp_path / "plot.png"
-    arguments = [str(directory), "--batch-size=8", "--size", "32", "32", "--rounds=1"]
+    arguments = [str(directory), "--global-batch-size=8", "--size", "32", "32", "--rounds=1"]
     arguments += ["--batches=6", "--warmup=2", "--json", str(figures), "--plot", str(plot), *slow]
     assert saturation.main(arguments) == 0
     printed = capsys.readouterr().out
