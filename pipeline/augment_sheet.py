@@ -110,6 +110,8 @@ def sheet_examples(
       ValueError: an argument does not fit the dataset; the sentence says what does.
       FileNotFoundError: there is no finished dataset.
     """
+    if receipts < 1:
+        raise ValueError(f"receipts must be at least 1, got {receipts}")
     config = InputConfig(height=height, width=width, features=("image", "boxes"))
     return next(iter(make_dataset(data_dir, global_batch_size=receipts, config=config)))
 

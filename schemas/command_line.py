@@ -140,7 +140,7 @@ class Options(Generic[T]):
             )
 
     def values(self, args: argparse.Namespace) -> dict[str, Any]:
-        """Values of all options that were added, by field."""
+        """Values by field of all options that were added, and of arguments named like fields."""
         dests = {field: self.flag(field)[2:].replace("-", "_") for field in self._defaults}
         return {field: getattr(args, dest) for field, dest in dests.items() if hasattr(args, dest)}
 

@@ -174,6 +174,8 @@ def test_best_checkpoint_and_early_stopping(directory: Path, tmp_path: Path):
         (["--width=3"], "unknown argument --width=3: --help lists the options"),
         (["--model.size"], "size must be a whole number, got ''"),
         (["--accumulate=3"], "8 can't be divided by 1 replicas that accumulate 3 parts"),
+        (["--balance-alpha=2"], "error: --balance-alpha must be 0 (every layout alike) to 1"),
+        (["--schedule=linear"], "argument --schedule: must be one of cosine, constant"),
         (["--patience=0"], "--patience must be at least 1, got 0"),
         (["--patience=3"], "patience 3 counts evaluations, and there is only one, at the end"),
         (["--run-dir=gs://bucket/run"], "run folder 'gs://bucket/run' is not on a file system"),

@@ -24,3 +24,20 @@ def test_draws_every_op(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert len(ROWS) > 10
     for row in rows[1:]:
         assert (row != rows[0]).any()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--receipts=0"], "error: --receipts must be at least 1, got 0"),
+        (["--height=tall"], "error: argument --height: must be a whole number, got 'tall'"),
+    ],
+)
+def test_errors(
+    tmp_path: Path, options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+):
+    directory = write_dataset(tmp_path / "receipts")
+    with pytest.raises(SystemExit) as ended:
+        main([str(directory), f"--output={tmp_path / 'augment.png'}", *options])
+    assert ended.value.code == 2
+    assert sentence in capsys.readouterr().err

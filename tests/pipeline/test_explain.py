@@ -73,9 +73,10 @@ def test_the_environment_names_the_dataset(
     [
         (["--replicas=3", "--workers=2"], "3 replicas can't be shared evenly by 2 workers"),
         (["--replicas=7"], "can't be divided by 7 replicas: choose a multiple of 7"),
-        (["--replicas=0"], "replicas must be at least 1, got 0"),
-        (["--workers=0"], "workers must be at least 1, got 0"),
-        (["--balance-alpha=2"], "alpha must be"),
+        (["--replicas=0"], "error: --replicas must be at least 1, got 0"),
+        (["--workers=0"], "error: --workers must be at least 1, got 0"),
+        (["--balance-alpha=2"], "error: --balance-alpha must be 0 (every layout alike) to 1"),
+        (["--block-length=0"], "error: --block-length must be"),
         (["--split=test"], "has no split 'test'"),
     ],
 )
