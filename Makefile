@@ -21,7 +21,10 @@ demo: .venv/ready
 	  --label company:string --label date:string --label total:float --label language:category \
 	  --shards 8
 	$(BIN)/python -m beam_jobs.verify $(DEMO)/dataset
-	$(BIN)/python -m pipeline.demo $(DEMO)/dataset --out $(DEMO)
+	$(BIN)/python -m pipeline.show $(DEMO)/dataset --output $(DEMO)
+	$(BIN)/python -m pipeline.train $(DEMO)/dataset --run-dir $(DEMO)/run --global-batch-size 32 --steps 120 \
+	  --evaluate-every 60 --balance-alpha 0.5
+	@echo "look at $(DEMO)/receipts.png, batch.png, layouts.png, shards.png and, of the run, $(DEMO)/run/*.png"
 
 test: .venv/ready lint
 	$(BIN)/python -m pytest -n $(JOBS)

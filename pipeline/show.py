@@ -1,6 +1,5 @@
-"""Trains a small layout CNN for some steps, and draws the contents of a dataset directory."""
+"""Draws the contents of a dataset directory: its layouts, its shards and a batch of receipts."""
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -9,78 +8,38 @@ from pathlib import Path
 if __name__ == "__main__":
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
-import keras
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 from matplotlib.figure import Figure
 
+from pipeline.arguments import add_data_dir
 from pipeline.config import InputConfig
-from pipeline.dataset import make_dataset, make_distributed_dataset
-from pipeline.distribution.host_memory import keep_host_memory
-from pipeline.distribution.strategies import make_logical_cpus
+from pipeline.dataset import make_dataset
 from pipeline.plots.samples import show_receipt
 from pipeline.records.info import DatasetInfo, load_info
-
-_SIZE = 128
+from schemas.command_line import CommandParser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(prog="python -m pipeline.demo", description=__doc__)
-    parser.add_argument("data_dir", help="dataset directory")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the pictures")
-    parser.add_argument("--steps", type=int, default=60, help="training steps (default: 60)")
-    parser.add_argument("--replicas", type=int, default=2, help="logical devices (default: 2)")
-    args = parser.parse_args(argv)
-    info = load_info(args.data_dir)
-    args.out.mkdir(parents=True, exist_ok=True)
-    keep_host_memory()
-    make_logical_cpus(args.replicas)
-    devices = [f"CPU:{number}" for number in range(args.replicas)]
-    for path in (
-        draw_layouts(info, args.out / "layouts.png"),
-        draw_deal(info, args.out / "shards.png"),
-        draw_batch(info, args.out / "batch.png"),
-    ):
-        print(f"drew {path}")
-    train(info, steps=args.steps, devices=devices)
+    parser = CommandParser("pipeline.show", "[DATA_DIR] --output FOLDER", __doc__ or "")
+    add_data_dir(parser)
+    parser.add_argument(
+        "--output", type=Path, required=True, metavar="FOLDER", help="folder of the pictures"
+    )
+    args = parser.parse(argv)
+    try:
+        info = load_info(args.data_dir)
+        args.output.mkdir(parents=True, exist_ok=True)
+        for path in (
+            draw_layouts(info, args.output / "layouts.png"),
+            draw_shards(info, args.output / "shards.png"),
+            draw_batch(info, args.output / "batch.png"),
+        ):
+            print(f"drew {path}")
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
     return 0
-
-
-def train(info: DatasetInfo, *, steps: int, devices: Sequence[str]) -> list[float]:
-    """Trains under MirroredStrategy; returns the mean loss of each sixth of the steps."""
-    strategy = tf.distribute.MirroredStrategy(devices)
-    config = InputConfig(height=_SIZE, width=_SIZE, channels=1)
-    batch_size = 16 * len(devices)
-    dataset = make_distributed_dataset(
-        strategy, info.data_dir, global_batch_size=batch_size, config=config
-    )
-    with strategy.scope():
-        model = keras.Sequential(
-            [
-                keras.Input((_SIZE, _SIZE, 1)),
-                keras.layers.Conv2D(32, 5, strides=2, activation="relu"),
-                keras.layers.MaxPooling2D(4),
-                keras.layers.Flatten(),
-                keras.layers.Dense(128, activation="relu"),
-                keras.layers.Dense(len(info.layouts), activation="softmax"),
-            ]
-        )
-        model.compile("adam", "sparse_categorical_crossentropy")
-    print(f"training on {len(devices)} replicas, {batch_size} receipts per step")
-    rounds = 6
-    history = model.fit(
-        dataset,
-        epochs=rounds,
-        steps_per_epoch=max(1, steps // rounds),
-        shuffle=False,  # the dataset is shuffled already; Keras warns otherwise
-        verbose=0,
-    )
-    losses = [float(loss) for loss in history.history["loss"]]
-    for number, loss in enumerate(losses, start=1):
-        print(f"  step {number * max(1, steps // rounds):>4}  loss {loss:.3f}")
-    return losses
 
 
 def draw_layouts(info: DatasetInfo, path: Path) -> Path:
@@ -99,7 +58,7 @@ def draw_layouts(info: DatasetInfo, path: Path) -> Path:
     return _save(figure, path)
 
 
-def draw_deal(info: DatasetInfo, path: Path) -> Path:
+def draw_shards(info: DatasetInfo, path: Path) -> Path:
     """Draws the records of each layout in each shard of the training split."""
     split = "train"
     index = info.record_index(split)
