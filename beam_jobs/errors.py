@@ -19,14 +19,14 @@ class BuildError(Exception):
 
 
 def build_error_in(error: BaseException) -> str | None:
-    """The message of the BuildError that made a Beam job fail, None if it was another error.
+    """Returns the message of the BuildError that made a Beam job fail, None for other errors.
 
-    A runner re-raises a worker's error as one of its own, with the worker's traceback as text.
+    A runner raises an error of a worker as another error, with the worker's traceback as text.
     """
     text = str(error) if isinstance(error, BuildError) else None
     if text is None:
-        found = re.search(rf"{__name__}\.{BuildError.__name__}: (.*)", str(error), re.DOTALL)
-        text = found.group(1) if found else None
+        match = re.search(rf"{__name__}\.{BuildError.__name__}: (.*)", str(error), re.DOTALL)
+        text = match.group(1) if match else None
     return text and re.split(r" \[while running|\n\n", text)[0].strip()
 
 
@@ -42,7 +42,7 @@ def failure_in(error: BaseException, thread_failures: Iterable[str] = ()) -> str
     for number in _WRITE_FAILURES:
         if re.search(rf"\[Errno {number}\]|OSError\({number}, ", f"{error!s} {error!r}"):
             return (
-                f"files can't be written any more: {os.strerror(number)}; once that is put right, "
+                f"files can't be written any more: {os.strerror(number)}; once that is fixed, "
                 f"{RESUMES}"
             )
     if any(_WORKER_KILLED.fullmatch(message) for message in thread_failures):

@@ -18,7 +18,7 @@ from schemas.receipt import receipt_features
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions:
-    """What to build and where.
+    """Options of a build.
 
     Attributes:
       source: what to read.
@@ -114,10 +114,10 @@ class BuildOptions:
 
     @property
     def request(self) -> str:
-        """Digest of everything that was asked for."""
-        asked = asdict(self)
-        del asked["overwrite"], asked["launch"]
-        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+        """Digest of all options but `overwrite` and `launch`, hex SHA-256."""
+        requested = asdict(self)
+        del requested["overwrite"], requested["launch"]
+        return hashlib.sha256(json.dumps(requested, sort_keys=True).encode()).hexdigest()
 
 
 def _check_is_no_root(output: str) -> None:

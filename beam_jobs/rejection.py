@@ -1,4 +1,4 @@
-"""Why an input is not in the dataset. The codes are stable: scripts may count on them."""
+"""Reasons for which an input is not in the dataset. Codes are stable: scripts may rely on them."""
 
 from enum import StrEnum
 
@@ -35,7 +35,7 @@ class Reason(StrEnum):
 
 
 class RejectionError(Exception):
-    """An input goes to quarantine instead of the dataset."""
+    """An input goes to the quarantine instead of the dataset."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(reason, message)

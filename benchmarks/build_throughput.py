@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 measured(lambda: run_build(known.table, Path(folder) / "build", **size))
             )
             runs["empty job"].append(measured(lambda: run_empty_job(known.workers)))
-    figures = summarise(runs, images=len(images))
+    figures = summarize(runs, images=len(images))
     print(
         f"{len(images):,} images, {known.workers} processes on {multiprocessing.cpu_count()} cores "
         f"({platform.machine()}), Pillow {PIL.__version__}, long side {known.max_side}, "
@@ -86,12 +86,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def summarise(runs: dict[str, list[Run]], *, images: int) -> dict[str, float]:
+def summarize(runs: dict[str, list[Run]], *, images: int) -> dict[str, float]:
     """Medians over the rounds, and their ratios; speeds are relative to the pool's."""
     elapsed_s = {
-        name: statistics.median(run.elapsed_s for run in each) for name, each in runs.items()
+        name: statistics.median(run.elapsed_s for run in rounds) for name, rounds in runs.items()
     }
-    peak = {name: max(run.peak_bytes for run in each) / 1e6 for name, each in runs.items()}
+    peak = {name: max(run.peak_bytes for run in rounds) / 1e6 for name, rounds in runs.items()}
     return {
         "pool, images/s": images / elapsed_s["pool"],
         "build, images/s": images / elapsed_s["build"],
@@ -124,9 +124,9 @@ def image_paths(table: Path) -> list[Path]:
 def run_pool(
     images: Sequence[Path], folder: Path, *, workers: int, max_side: int, encode_all: bool = False
 ) -> None:
-    """What a team writes by hand: a pool that decodes, turns, fits, encodes and saves.
+    """Runs what a team writes by hand: a pool that decodes, turns, fits, encodes and saves.
 
-    Unless it is to encode all, it keeps the bytes of JPEG files in which nothing has to change.
+    Unless `encode_all` is set, it keeps the bytes of JPEG files in which nothing has to change.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -158,7 +158,7 @@ def _convert(task: tuple[Path, Path], *, max_side: int, encode_all: bool) -> Non
 
 
 def run_build(table: Path, output: Path, *, workers: int, max_side: int) -> None:
-    """The build as a user runs it."""
+    """Runs the build as a user does."""
     shutil.rmtree(output, ignore_errors=True)
     subprocess.run(
         [
@@ -172,7 +172,7 @@ def run_build(table: Path, output: Path, *, workers: int, max_side: int) -> None
 
 
 def run_empty_job(workers: int) -> None:
-    """What Beam takes to start its workers and to stop them."""
+    """Runs a job without work: Beam starts its workers and stops them."""
     subprocess.run(
         [sys.executable, "-m", "benchmarks.harness.empty_job", str(workers)],
         check=True,

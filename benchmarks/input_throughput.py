@@ -1,4 +1,4 @@
-"""Images/s that a dataset directory is read with, and how much of the time each stage takes.
+"""Images/s of reading a dataset directory, and the share of each stage in the time.
 
 Each stage is timed with all before it, in a process of its own; the time it adds is its share.
 Beside it, in the same rounds, come the same pipeline with its shards read in sequence through a
@@ -106,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def ladder(run: Training) -> dict[str, Contender]:
-    """A contender for each stage; augmentation is one of its own."""
+    """Returns a contender for each stage, augmentation included."""
     plain = replace(run, config=replace(run.config, augmentations=()))
     contenders = {
         stage: _contender(plain, stage) for stage in ("plan", "read", "parse", "decode", "batch")
@@ -117,7 +117,7 @@ def ladder(run: Training) -> dict[str, Contender]:
 
 
 def others(run: Training, folder: Path) -> tuple[dict[str, Contender], str]:
-    """What the whole is compared with, and why the ceiling is not among it, where it is not.
+    """Returns contenders to compare the whole with, and a reason if the ceiling is not among them.
 
     Args:
       run: the input.
@@ -136,7 +136,7 @@ def others(run: Training, folder: Path) -> tuple[dict[str, Contender], str]:
         ceiling = importlib.import_module("benchmarks.peers.ceiling")
     except ImportError as error:
         return found, f"no ceiling: {error}; to have it: {PEERS['ceiling'].install}"
-    ceiling.prepare(run.data_dir, folder, most=_CEILING_IMAGES)
+    ceiling.prepare(run.data_dir, folder, count=_CEILING_IMAGES)
     output = Output(
         batch_size=run.batch_size,
         height=config.height,
@@ -153,11 +153,11 @@ def others(run: Training, folder: Path) -> tuple[dict[str, Contender], str]:
 
 
 def swept(run: Training, name: str, text: str) -> Training:
-    """The same run with another value of an option of `SWEEPS`.
+    """Returns the run with another value of an option of `SWEEPS`.
 
     Raises:
-      ValueError: it is no value of this option.
-      FileNotFoundError: it is no finished dataset.
+      ValueError: the option can't have this value.
+      FileNotFoundError: the directory is not a finished dataset.
     """
     if name == "data-dir":
         load_info(text)
@@ -181,14 +181,14 @@ def swept(run: Training, name: str, text: str) -> Training:
 
 
 def from_allocator(contender: Contender, name: str) -> Contender:
-    """The same contender with its memory from one of `ALLOCATORS`, or from a shared library.
+    """Returns the contender with its memory from one of `ALLOCATORS`, or from a shared library.
 
     Raises:
       ValueError: there is no such file.
     """
     if name not in ALLOCATORS and not Path(name).is_file():
         raise ValueError(
-            f"allocator {name!r} is no file: give {' or '.join(ALLOCATORS)}, or the path of a "
+            f"allocator {name!r} is not a file: give {' or '.join(ALLOCATORS)}, or the path of a "
             "shared library (Debian's libtcmalloc-minimal4 has libtcmalloc_minimal.so.4)"
         )
     preloaded = {**ALLOCATORS["system"], "LD_PRELOAD": name}
@@ -207,7 +207,7 @@ def _as_many_images(effort: Effort, run: Training) -> Effort:
 
 
 def ladder_rows(results: Mapping[str, Result]) -> list[dict[str, Any]]:
-    """A row for each stage; shares are of the time and the processor time of the last stage."""
+    """Makes a row for each stage; shares are of the time and processor time of the last stage."""
     last = list(results.values())[-1]
     last_cpu_ms = last.cpu_ms_per_image or 1.0  # so short a run that none was counted
     rows, before_ms, before_cpu_ms = [], 0.0, 0.0
@@ -232,7 +232,7 @@ def ladder_rows(results: Mapping[str, Result]) -> list[dict[str, Any]]:
 
 
 def sweep_rows(name: str, results: Mapping[str, Result]) -> list[dict[str, Any]]:
-    """A row for each value; `ratio` is to the first."""
+    """Makes a row for each value; `ratio` is to the first."""
     first = next(iter(results.values()))
     return [
         {

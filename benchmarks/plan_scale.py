@@ -1,7 +1,7 @@
 """Time and memory of planning an epoch of millions of records, on one core.
 
 A dataset directory is written that holds everything but the records: manifest and indexes. Then,
-in a process of its own, what stands between a training run and its first batch is timed: reading
+in a process of its own, what a training run does before its first batch is timed: reading
 the index, sorting it into a table, the epoch's tables, and the rows of some batches, from the first
 step on and from a far one. No step needs more than that: there is no array of an epoch's length.
 """

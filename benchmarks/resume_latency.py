@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def latency_rows(rounds: Mapping[str, Sequence[Round]]) -> list[dict[str, Any]]:
     """A row for each step; `ratio` is to the first, a fresh start."""
-    times_s = {step: [each.first_batch_s for each in found] for step, found in rounds.items()}
+    times_s = {step: [one.first_batch_s for one in found] for step, found in rounds.items()}
     start_s = statistics.median(next(iter(times_s.values())))
     return [
         {

@@ -1,9 +1,9 @@
-"""Whether an accelerator would wait for its input, and what would have to change.
+"""Simulation of an accelerator: the time it waits for input, and what would have to change.
 
-A simulated accelerator is busy with a batch for as long as a step takes. Meanwhile the host fetches
-the next batch, as it does beside a real one; if that is not there in time, the accelerator waits.
-Before, the stages of the pipeline are timed,
-each with all before it, and a sentence tells which of them, or the step, is the slowest.
+The simulated accelerator is busy with a batch for as long as a step takes. Meanwhile the host
+fetches the next batch, as it does beside a real one; if that is not there in time, the accelerator
+waits. Before that, the stages of the pipeline are timed, each with all before it, and a sentence
+names the slowest of them, or the step.
 """
 
 import argparse
@@ -33,7 +33,7 @@ STAGES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
-    """What simulated steps came to.
+    """Result of simulated steps.
 
     Attributes:
       wait_share: part of the time that the accelerator waited for input.
@@ -131,7 +131,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def verdict(
     rates: Mapping[str, float], *, wanted: float, cpu_ms_per_image: float, replicas: int
 ) -> str:
-    """What limits, and what would have to change.
+    """Names the limit, the step or a stage of the input, and what would have to change.
 
     Args:
       rates: images/s up to each of `STAGES`.
@@ -139,23 +139,23 @@ def verdict(
       cpu_ms_per_image: processor time of the whole input pipeline.
       replicas: accelerators.
     """
-    most = rates["device"]
+    highest = rates["device"]
     cores = wanted / replicas * cpu_ms_per_image / 1e3
     needs = f"a replica needs {cores:.2f} cores for its {wanted / replicas:,.0f} images/s"
-    if most >= wanted:
+    if highest >= wanted:
         return (
-            f"The step limits: the input pipeline could give {most / wanted:.2f} times as much; "
+            f"The step limits: the input pipeline could give {highest / wanted:.2f} times as much; "
             f"{needs}."
         )
     limiting = limiting_stage(rates)
-    remedy = f"images of {most / wanted:.0%} of the pixels would do on these"
+    remedy = f"images of {highest / wanted:.0%} of the pixels would do on these"
     if limiting == "read":
         remedy = "longer runs, more parallel reads or faster storage would help"
     elif limiting == "batch":
         remedy = "augmentation on the device would help"
     return (
-        f"{STAGES[limiting].capitalize()} limits: {most:,.0f} of {wanted:,.0f} images/s; {needs}, "
-        f"and {remedy}."
+        f"{STAGES[limiting].capitalize()} limits: {highest:,.0f} of {wanted:,.0f} images/s; "
+        f"{needs}, and {remedy}."
     )
 
 

@@ -125,7 +125,7 @@ def run(setup: Setup, arguments: Sequence[str]) -> None:
 
 
 def figures(log: Sequence[Mapping[str, float]], batch_size: int, loss: float) -> dict[str, Any]:
-    """What a run's log comes to; `seconds` is NaN where the loss was not reached."""
+    """Summarizes the log of a run; seconds to the loss are NaN if it was not reached."""
     steps = [line for line in log if "loss" in line]
     reached = [seconds for seconds, found in curve(log, batch_size) if found <= loss]
     evaluations = [line for line in log if "validation/loss" in line]

@@ -31,7 +31,7 @@ _PYTHON_TYPES: dict[Dtype, set[type]] = {
 def encode_example(
     features: Sequence[Feature], values: Mapping[str, Value | Sequence[Value]]
 ) -> bytes:
-    """Serialises one record, wire-compatible with `tf.train.Example`, map keys in sorted order.
+    """Serializes one record, wire-compatible with `tf.train.Example`, map keys in sorted order.
 
     Args:
       features: the record's features; every one must have a value.
@@ -67,21 +67,24 @@ def encode_example(
 def extend_example(
     serialized: bytes, features: Sequence[Feature], values: Mapping[str, Value | Sequence[Value]]
 ) -> bytes:
-    """Adds features to an Example that `encode_example` made, behind the others, unparsed.
+    """Adds features behind the others of an Example made by `encode_example`, without parsing it.
+
+    An Example has one field, the map of its features, whose entries lie one after the other. So
+    the entries of both Examples are joined, behind a header with their common length.
 
     Raises:
       ValueError: as `encode_example` does.
     """
-    parts = [memoryview(each) for each in (serialized, encode_example(features, values))]
+    parts = [memoryview(part) for part in (serialized, encode_example(features, values))]
     entries = b"".join(part[_header_bytes(part) :] for part in parts)
     return _FEATURES_TAG + _varint(len(entries)) + entries
 
 
 def parse_example(features: Sequence[Feature], serialized: bytes) -> dict[str, Sequence[Any]]:
-    """Every feature's values as stored: strings as UTF-8, a plain feature's value as one of one.
+    """Reads the values of every feature as stored: strings as UTF-8, a plain one in a list.
 
     Raises:
-      ValueError: the bytes are no Example, or its features differ from those declared.
+      ValueError: the bytes are not an Example, or its features differ from those declared.
     """
     message = _example_class()()
     try:
@@ -127,7 +130,7 @@ def decode_example(
 
 
 def _header_bytes(serialized: memoryview) -> int:
-    """Where the entries of an Example's only field begin."""
+    """Returns the length of the header of an Example's only field: a tag and a varint."""
     end = 1
     while end < len(serialized) and serialized[end] & 0x80:
         end += 1
@@ -135,15 +138,28 @@ def _header_bytes(serialized: memoryview) -> int:
 
 
 def _varint(value: int) -> bytes:
+    """Encodes a number in groups of 7 bits, lowest first; all but the last have bit 8 set.
+
+    300 is 2 · 128 + 44: the bytes 44 + 128 and 2, AC 02.
+    """
     groups = []
     while value > 0x7F:
-        groups.append(value & 0x7F | 0x80)
+        groups.append((value & 0x7F) | 0x80)
         value >>= 7
     return bytes([*groups, value])
 
 
 @cache
 def _example_class() -> Any:
+    """Declares the messages, and returns the class of tensorflow.Example.
+
+    message Example { Features features = 1; }
+    message Features { map<string, Feature> feature = 1; }
+    message Feature {
+      oneof kind { BytesList bytes_list = 1; FloatList float_list = 2; Int64List int64_list = 3; }
+    }
+    message BytesList { repeated bytes value = 1; }  // and the other lists alike
+    """
     file = descriptor_pb2.FileDescriptorProto(
         name="tillroll/example.proto", package="tensorflow", syntax="proto3"
     )

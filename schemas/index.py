@@ -1,7 +1,7 @@
-"""The record index: one row a record of a shard, as NumPy arrays.
+"""The record index: one row per record of a shard, as NumPy arrays.
 
 An index file is an uncompressed `.npz` archive beside its shard. It loads without parsing, takes
-some 40 bytes a record plus the ids, and its bytes are a function of its contents.
+some 40 bytes per record plus the ids, and its bytes are a function of its contents.
 """
 
 import io
@@ -18,13 +18,13 @@ import numpy.typing as npt
 
 _CATEGORY = "category/"
 # NumPy parses an array's header with `ast`, which fails at random in several threads at once
-# (python/cpython#106905, mended in 3.11.8).
+# (python/cpython#106905, fixed in 3.11.8).
 _PARSING = threading.Lock()
 
 
 @dataclass(frozen=True, kw_only=True)
 class IndexRow:
-    """One row of the record index; `categories` are apart, so that their names may be any.
+    """One row of the record index; `categories` are a field, so that they may have any name.
 
     Attributes:
       id: the receipt's id.
@@ -44,7 +44,7 @@ class IndexRow:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RecordIndex:
-    """Where each record lies and what is known of it without reading it; arrays of shape [n].
+    """Position, shape and categories of each record of a shard or split; arrays of shape [n].
 
     Attributes:
       shard: int32, position of the record's shard in its split.
@@ -53,7 +53,8 @@ class RecordIndex:
       height, width: int32, pixels of the stored image.
       channels: uint8, 1 or 3.
       categories: name to int32 array of positions in the manifest's vocabulary.
-      id_end: int64, end of each id in `id_text`; it starts where the one before ends.
+      id_end: int64, end of each id in `id_text`; an id starts at the end of the one before. The
+        ids ab and c have the ends 2 and 3.
       id_text: uint8 [total], the ids in UTF-8, one after the other.
     """
 
@@ -71,19 +72,19 @@ class RecordIndex:
         return len(self.offset)
 
     def id(self, position: int) -> str:
-        """Id of one record."""
+        """Returns the id of one record."""
         start = self.id_end[position - 1] if position else 0
         return self.id_text[start : self.id_end[position]].tobytes().decode()
 
     def ids(self) -> list[str]:
-        """Ids of all records."""
+        """Returns the ids of all records."""
         text = self.id_text.tobytes()
         ends = self.id_end.tolist()
         return [text[a:b].decode() for a, b in zip([0, *ends], ends, strict=False)]
 
     @classmethod
     def of_rows(cls, rows: Sequence[IndexRow], *, shard: int, categories: Sequence[str]) -> Self:
-        """Index of one shard from its rows, which hold these categories."""
+        """Makes the index of one shard from its rows, which have these categories."""
         encoded = [row.id.encode() for row in rows]
 
         def column(name: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -100,13 +101,13 @@ class RecordIndex:
                 name: np.array([row.categories[name] for row in rows], np.int32)
                 for name in categories
             },
-            id_end=np.cumsum([len(each) for each in encoded], dtype=np.int64),
+            id_end=np.cumsum([len(id_) for id_ in encoded], dtype=np.int64),
             id_text=np.frombuffer(b"".join(encoded), np.uint8),
         )
 
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
-        """One index of a whole split from its shards' indexes, in their order.
+        """Joins the indexes of a split's shards, in their order.
 
         Raises:
           ValueError: there is no part, or the parts differ in their categories.
@@ -143,7 +144,7 @@ class RecordIndex:
         """Inverse of `to_bytes`.
 
         Raises:
-          ValueError: the bytes are no index file.
+          ValueError: the bytes are not an index file.
         """
         with _one_error(), _PARSING, np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             loaded = dict(arrays)
@@ -161,25 +162,27 @@ _COLUMNS = ("shard", "offset", "length", "height", "width", "channels")
 
 
 def read_columns(file: BinaryIO, names: Sequence[str]) -> list[npt.NDArray[Any]]:
-    """Some columns of an index file, as its archive names them; others are not even read.
+    """Reads some columns of an index file, named as in its archive, and no others.
 
     Raises:
-      ValueError: it is no index file, or has no such column.
+      ValueError: the file is not an index file, or has no such column.
     """
     with _one_error(), _PARSING, np.load(file, allow_pickle=False) as arrays:
         return [arrays[name] for name in names]
 
 
 def array_start(file: BinaryIO, name: str) -> int:
-    """Byte of an index file at which the values of a column start.
+    """Finds the byte of an index file at which the values of a column start.
 
     Raises:
-      ValueError: it is no index file, or has no such column.
+      ValueError: the file is not an index file, or has no such column.
     """
     with _one_error():
         with zipfile.ZipFile(file) as archive:
             header = archive.getinfo(f"{name}.npy").header_offset
-        # A ZIP member's header ends with its name and extra field; an NPY file's says its length.
+        # A ZIP member has a header of 30 bytes, of which the last four are the lengths of the name
+        # and of the extra field that follow. Then the NPY file begins: 8 bytes of magic and
+        # version, 2 with the length of its header, the header, and the values.
         file.seek(header + 26)
         array = header + 30 + sum(struct.unpack("<HH", file.read(4)))
         file.seek(array + 8)
@@ -189,7 +192,7 @@ def array_start(file: BinaryIO, name: str) -> int:
 
 @contextmanager
 def _one_error() -> Iterator[None]:
-    """Whatever zipfile, struct and NumPy raise of a damaged file, as a ValueError."""
+    """Raises a ValueError for any error of zipfile, struct and NumPy over a damaged file."""
     try:
         yield
     except OSError:  # of the disk, not of the file

@@ -1,4 +1,4 @@
-"""The structure of a JPEG file: whether TensorFlow will decode it, found without decoding it.
+"""The structure of a JPEG file, from which follows whether TensorFlow will decode it.
 
 Pillow stops at the last row of pixels and decodes more kinds of JPEG than TensorFlow, which reads
 on to the end marker. So a file that Pillow has decoded may still be one that training can't.
@@ -67,11 +67,11 @@ def check_jpeg(data: bytes) -> None:
     with nothing behind its end marker. The compressed data are not decoded.
 
     Raises:
-      ValueError: it is something else; the sentence says what.
+      ValueError: it is something else, which the message names.
     """
     frame: Segment | None = None
     scans = 0
-    complete = False  # whether one scan has held all components of a sequential file
+    complete = False  # one scan has held all components of a sequential file
     for segment in segments(data):
         if complete and segment.marker != EOI:
             # Pillow has all pixels and reads no further; TensorFlow does, and may fail.
@@ -102,7 +102,7 @@ def check_jpeg(data: bytes) -> None:
 
 
 def _segment(data: bytes, offset: int) -> Segment:
-    """The segment that starts at a byte; any number of FF may stand before its marker."""
+    """Reads the segment that starts at a byte; any number of FF may come before its marker."""
     position = offset
     while data[position : position + 1] == b"\xff":
         position += 1
@@ -143,7 +143,7 @@ def _check_frame(segment: Segment) -> None:
         raise ValueError(f"JPEG file of {precision} bits: only 8 are supported")
     if components not in (1, 3):
         raise ValueError(
-            f"JPEG file of {components} components: only 1 (greyscale) and 3 (color) are supported"
+            f"JPEG file of {components} components: only 1 (grayscale) and 3 (color) are supported"
         )
     if not height or not width:
         raise ValueError(f"JPEG file of {width}×{height} pixels: both sides must be positive")

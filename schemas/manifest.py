@@ -22,6 +22,7 @@ SCHEMA = "schema.pbtxt"
 STATISTICS = "statistics.pb"
 COMPLETED = "COMPLETED"
 EXCLUDED = "excluded.json"
+_INDEX_FILE = re.compile(r"receipts-[a-z0-9_]+\.index-\d{5,}-of-\d{5,}")
 _NUMBERED_FILE = re.compile(
     r"receipts-[a-z0-9_]+\.(tfrecord|index)-\d{5,}-of-\d{5,}"
     r"|quarantine/rejected\.(tfrecord|jsonl)-\d{5,}-of-\d{5,}"
@@ -39,8 +40,13 @@ def index_name(split: str, number: int, count: int) -> str:
     return f"receipts-{split}.index-{number:05d}-of-{count:05d}"
 
 
+def is_index_file(name: str) -> bool:
+    """Returns whether a file name is that of the index of a shard."""
+    return _INDEX_FILE.fullmatch(name) is not None
+
+
 def is_dataset_file(name: str) -> bool:
-    """Whether a path relative to a dataset directory is one that tillroll writes."""
+    """Returns whether tillroll writes a file of this path, relative to a dataset directory."""
     return bool(
         _NUMBERED_FILE.fullmatch(name)
         or name in (MANIFEST, SCHEMA, STATISTICS, COMPLETED, EXCLUDED)
@@ -203,7 +209,7 @@ class Manifest:
         """Reads a manifest of this format version or an older one.
 
         Raises:
-          ValueError: the text is no manifest, or of a newer format version.
+          ValueError: the text is not a manifest, or is of a newer format version.
         """
         values = versioned_json.from_text(
             text,
@@ -224,7 +230,7 @@ class Manifest:
             raise ValueError("the manifest has no split")
         names = [*self.files, *(shard_name(split, 0, 1) for split in self.splits)]
         for split in self.splits.values():
-            names += [name for each in split.shards for name in (each.name, each.index_name)]
+            names += [name for shard in split.shards for name in (shard.name, shard.index_name)]
         for name in names:
             if not is_dataset_file(name):
                 raise ValueError(f"{name!r} is not the name of a file of a dataset")
@@ -235,9 +241,10 @@ class Manifest:
                 f"the manifest has vocabularies of {sorted(self.vocabularies)}, its labels need "
                 f"{sorted(categories(self.labels))}"
             )
-        names = {(each.name, each.dtype, each.ragged) for each in self.features}
+        names = {(feature.name, feature.dtype, feature.ragged) for feature in self.features}
         if names != {
-            (each.name, each.dtype, each.ragged) for each in receipt_features(self.labels)
+            (feature.name, feature.dtype, feature.ragged)
+            for feature in receipt_features(self.labels)
         }:
             raise ValueError("the manifest's features are not those of its labels")
 
@@ -252,7 +259,7 @@ def _check_ranges(*, counts: Iterable[int] = (), checksums: Iterable[int] = ()) 
 def dealt_histogram(
     layout_counts: Sequence[int] | npt.NDArray[np.int64], *, shards: int, shard: int
 ) -> npt.NDArray[np.int64]:
-    """Records of each layout in one of a split's shards, as the deal lays them; int64 [layouts].
+    """Counts the records of each layout in one shard of a split, from the deal; int64 [layouts].
 
     Records are numbered 0…N-1 layout by layout and record i goes to shard i mod shards, so the
     counts follow from the layouts' sizes alone and need not be stored. With layouts of 4 and 2
@@ -261,6 +268,7 @@ def dealt_histogram(
     """
     counts = np.asarray(layout_counts, np.int64)
     ends = np.cumsum(counts)
-    # Numbers below x that are congruent to k: (x - k + shards - 1) // shards.
-    ahead = shards - 1 - shard
-    return np.asarray((ends + ahead) // shards - (ends - counts + ahead) // shards)
+    # Of the numbers below x, (x - k + shards - 1) // shards go to shard k: of those below 6, 2 go
+    # to shard 1 of 3, the numbers 1 and 4.
+    offset = shards - 1 - shard
+    return np.asarray((ends + offset) // shards - (ends - counts + offset) // shards)

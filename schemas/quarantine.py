@@ -1,4 +1,4 @@
-"""What a dataset directory keeps of the inputs that are not in its splits.
+"""Files of a dataset directory with the inputs that are not in its splits.
 
 `quarantine/` holds TFRecord files of examples with the features below, bytes included, and beside
 each a file of JSON lines with everything but the bytes. `duplicates/` holds JSON lines that name,

@@ -76,8 +76,8 @@ class Label:
         return cls(name=name, type=cast(LabelType, type_))  # checked in __post_init__
 
 
-# Beside what a record and its index hold, names that `pipeline.config.InputConfig.features` has for
-# others.
+# Names of features, of columns of the index, and of what `pipeline.config.InputConfig.features`
+# may name beside them.
 _RESERVED = frozenset(
     {
         LAYOUT,
@@ -105,6 +105,7 @@ _LABEL_DTYPES: dict[str, Dtype] = {
     "float": "float32",
 }
 
+# The texts are in schema.pbtxt of every dataset: another wording would change its bytes.
 _IMAGE_FEATURES = (
     Feature(name="image/encoded", dtype="bytes", doc="JPEG file, or raw pixels in row-major HWC"),
     Feature(name="image/format", dtype="string", doc="'jpeg' or 'raw'"),

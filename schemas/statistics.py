@@ -9,19 +9,20 @@ from typing import Any, Self
 
 @dataclass(kw_only=True, slots=True)
 class FeatureSummary:
-    """Of one feature over some records.
+    """Statistics of one feature over some records.
 
     Attributes:
       records: records seen.
-      values, least_values, most_values: total number of values, and extremes a record.
+      values, min_values, max_values: number of values, in all records and at least and at most in
+        one.
       sum, sum_of_squares, minimum, maximum, zeros: of the values; of bytes and strings, of their
         lengths in bytes.
     """
 
     records: int = 0
     values: int = 0
-    least_values: int = 0
-    most_values: int = 0
+    min_values: int = 0
+    max_values: int = 0
     sum: float = 0.0
     sum_of_squares: float = 0.0
     minimum: float = math.inf
@@ -45,25 +46,23 @@ class FeatureSummary:
         """Adds the records that another summary has seen."""
         if not other.records:
             return
-        self._merge_counts(
-            other.values, other.least_values, other.most_values, records=other.records
-        )
+        self._merge_counts(other.values, other.min_values, other.max_values, records=other.records)
         self.sum += other.sum
         self.sum_of_squares += other.sum_of_squares
         self.minimum = min(self.minimum, other.minimum)
         self.maximum = max(self.maximum, other.maximum)
         self.zeros += other.zeros
 
-    def _merge_counts(self, values: int, least: int, most: int, *, records: int) -> None:
-        self.least_values = min(self.least_values, least) if self.records else least
-        self.most_values = max(self.most_values, most)
+    def _merge_counts(self, values: int, low: int, high: int, *, records: int) -> None:
+        self.min_values = min(self.min_values, low) if self.records else low
+        self.max_values = max(self.max_values, high)
         self.values += values
         self.records += records
 
 
 @dataclass(kw_only=True)
 class RecordSummary:
-    """Of all features over some records."""
+    """Statistics of all features over some records."""
 
     features: dict[str, FeatureSummary] = field(default_factory=dict)
 
@@ -76,7 +75,7 @@ class RecordSummary:
 
     @classmethod
     def merged(cls, parts: Iterable[Self]) -> Self:
-        """Of all records; floating-point sums depend on the order of the parts."""
+        """Adds up several summaries; floating-point sums depend on their order."""
         total = cls()
         for part in parts:
             for name, summary in part.features.items():

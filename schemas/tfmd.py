@@ -26,7 +26,7 @@ _TOP_VALUES = 100
 
 
 def schema_text(features: Sequence[Feature], vocabularies: Mapping[str, Sequence[str]]) -> str:
-    """Text of a tensorflow_metadata.v0.Schema; categories become string domains."""
+    """Makes the text of a tensorflow_metadata.v0.Schema; categories become string domains."""
     schema = schema_pb2.Schema()
     for category, values in vocabularies.items():
         schema.string_domain.add(name=category, value=values)
@@ -58,11 +58,12 @@ def statistics_bytes(
     splits: Mapping[str, tuple[RecordSummary, Mapping[str, Sequence[int]]]],
     vocabularies: Mapping[str, Sequence[str]],
 ) -> bytes:
-    """A serialised tensorflow_metadata.v0.DatasetFeatureStatisticsList, one dataset a split.
+    """Makes a serialized tensorflow_metadata.v0.DatasetFeatureStatisticsList, a dataset per split.
 
     Args:
       features: the features of a record.
-      splits: split name to the summary of its records and, a category, the records of each value.
+      splits: split name to the summary of its records and, by category, the number of records
+        with each value.
       vocabularies: category name to its values.
     """
     statistics = statistics_pb2.DatasetFeatureStatisticsList()
@@ -96,7 +97,7 @@ def value_counts(data: bytes) -> dict[str, dict[str, int]]:
     """Reads from `statistics.pb`, by split and feature, the number of values in all records.
 
     Raises:
-      ValueError: the bytes are no statistics.
+      ValueError: the bytes are not statistics.
     """
     try:
         statistics = statistics_pb2.DatasetFeatureStatisticsList.FromString(data)
@@ -116,8 +117,8 @@ def value_counts(data: bytes) -> dict[str, dict[str, int]]:
 def _add_common(target: statistics_pb2.CommonStatistics, seen: FeatureSummary) -> None:
     target.num_non_missing = seen.records
     target.tot_num_values = seen.values
-    target.min_num_values = seen.least_values
-    target.max_num_values = seen.most_values
+    target.min_num_values = seen.min_values
+    target.max_num_values = seen.max_values
     target.avg_num_values = seen.values / seen.records if seen.records else 0.0
 
 

@@ -16,10 +16,10 @@ _READ_BYTES = 1 << 20
 
 
 class SupportsRead(Protocol):
-    """What is read of a file: the next bytes, fewer than asked for or none at its end."""
+    """A file that is read from its start to its end."""
 
     def read(self, size: int, /) -> bytes:
-        """Reads at most `size` bytes."""
+        """Reads at most `size` bytes; none at the end of the file."""
 
 
 class CorruptRecordError(ValueError):
@@ -39,7 +39,7 @@ def frame(payload: bytes) -> bytes:
 
 
 def unframe(framed: bytes, offset: int) -> bytes:
-    """Payload of the one record that `framed` holds; `offset` is where it lies, for the error.
+    """Returns the payload of one framed record; `offset` is its position in the file, for errors.
 
     Raises:
       CorruptRecordError: a length or checksum is wrong.
@@ -93,5 +93,6 @@ def _read_exactly(file: SupportsRead, size: int) -> bytes:
 
 
 def _masked_crc(data: bytes) -> int:
+    """CRC32C as the format masks it: turned right by 15 bits, plus a constant, modulo 2**32."""
     crc = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""Turns what JSON text holds into dataclasses, each field of the type that it declares."""
+"""Parsed JSON as dataclasses, whose fields have the types that they declare."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass

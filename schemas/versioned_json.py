@@ -6,7 +6,7 @@ from typing import Any
 
 
 def to_text(values: Mapping[str, Any], *, format_name: str, version: int) -> str:
-    """The file's text; equal values give equal text."""
+    """Makes the text of a file; equal values give equal text."""
     named = {"format": format_name, "format_version": version, **values}
     return json.dumps(named, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
@@ -14,25 +14,25 @@ def to_text(values: Mapping[str, Any], *, format_name: str, version: int) -> str
 def from_text(
     text: str | bytes, *, format_name: str, newest_version: int, repair: str
 ) -> dict[str, Any]:
-    """The values of a file of this format, in this version or an older one.
+    """Reads the values of a file of this format, in this version or an older one.
 
     Args:
       text: the file.
       format_name: the format it must name.
       newest_version: the newest version that can be read.
-      repair: what to do about a damaged file, for the error.
+      repair: advice for a damaged file, for the error.
 
     Raises:
-      ValueError: the text is no such file, or of a newer version.
+      ValueError: the text is not such a file, or is of a newer version.
     """
     try:
         values = dict(json.loads(text))
-        found, version = values.pop("format"), values.pop("format_version")
+        name, version = values.pop("format"), values.pop("format_version")
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"not a {format_name} file: {error!r}; {repair}") from error
-    if found != format_name or type(version) is not int or version < 1:
+    if name != format_name or type(version) is not int or version < 1:
         raise ValueError(
-            f"not a {format_name} file: format {found!r}, version {version!r}; {repair}"
+            f"not a {format_name} file: format {name!r}, version {version!r}; {repair}"
         )
     if version > newest_version:
         raise ValueError(

@@ -1,7 +1,7 @@
 """Ids that several rows have, counted before an image is read.
 
-All rows with one id belong to one chunk, which one worker holds in memory. A column that is no id,
-such as one with the same value in every row, must therefore end the build early.
+All rows with one id belong to one chunk, which one worker holds in memory. A column that does not
+hold ids, such as one with the same value in every row, must therefore end the build early.
 """
 
 from collections.abc import Iterable
@@ -14,17 +14,17 @@ NO_REPEATS: Repeats = (0, b"")
 
 
 def sum_repeats(parts: Iterable[Repeats]) -> Repeats:
-    """Sum of the counts, and the last example in the order of bytes."""
+    """Adds up the counts, and keeps the last example in the order of bytes."""
     counts, examples = zip(NO_REPEATS, *parts, strict=True)
     return sum(counts), max(examples)
 
 
 def check_ids(inputs: int, repeats: Repeats, *, max_bad_fraction: float) -> int:
-    """Returns the number of inputs if their ids tell enough of them apart.
+    """Checks that enough inputs have an id that no other has, and returns the number of inputs.
 
     Args:
       inputs: number of inputs.
-      repeats: those whose id another input has, as far as they were seen together.
+      repeats: inputs whose id another input of the same row file has.
       max_bad_fraction: the share of inputs that may be rejected.
 
     Raises:

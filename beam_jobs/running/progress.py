@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from fnmatch import fnmatch
 
 from apache_beam.io.filesystems import FileSystems
 from tqdm import tqdm
@@ -18,6 +17,7 @@ from beam_jobs.options import BuildOptions
 from beam_jobs.prepare.prepared_chunk import SIDECAR, PreparedChunk
 from beam_jobs.shard_plan import PLAN_NAME
 from beam_jobs.storage import files
+from schemas.manifest import is_index_file
 from schemas.tfrecord import CorruptRecordError
 
 _LOCAL_INTERVAL_S, _REMOTE_INTERVAL_S = 0.5, 10.0
@@ -94,7 +94,7 @@ class _Watcher:
             try:
                 chunk = PreparedChunk.from_bytes(data)
             except CorruptRecordError:
-                continue  # it is being prepared anew
+                continue  # damaged: it will be prepared again
             self._seen.add(path)
             self._rejected += len(chunk.rejected)
             self._bar.update(chunk.inputs)
@@ -106,4 +106,4 @@ class _Watcher:
 
     def _count_finished(self) -> int:
         names = map(posixpath.basename, files.list_below(self._options.staged_directory))
-        return sum(fnmatch(name, "receipts-*.index-*") for name in names)
+        return sum(is_index_file(name) for name in names)

@@ -12,7 +12,7 @@ from schemas.receipt import LAYOUT
 
 
 def summary(manifest: Manifest, output: str) -> str:
-    """Where every input went, and how evenly."""
+    """Summarizes a finished build: the number of inputs, by outcome, and the fairness."""
     counts = manifest.counts
     size_bytes = sum(
         shard.size_bytes for split in manifest.splits.values() for shard in split.shards
@@ -23,7 +23,9 @@ def summary(manifest: Manifest, output: str) -> str:
     shards = [len(split.shards) for split in manifest.splits.values()]
     duplicates = f"{counts.duplicates:,}"
     if counts.duplicates_with_other_labels:
-        duplicates += f" ({counts.duplicates_with_other_labels:,} with other labels than the kept)"
+        duplicates += (
+            f" ({counts.duplicates_with_other_labels:,} with other labels than the record kept)"
+        )
     lines = [
         ("inputs", f"{counts.inputs:,}"),
         ("written", f"{counts.written:,}"),
@@ -43,7 +45,7 @@ def summary(manifest: Manifest, output: str) -> str:
 
 
 def plan_summary(outline: Mapping[str, Any], fractions: Mapping[str, float], output: str) -> str:
-    """What a build would do, from the plan file of a dry run."""
+    """Summarizes what a build would do, from the plan file of a dry run."""
     layout_counts = np.array(outline["counts"], np.int64)
     rejected = sum(outline["rejected"].values())
     lines = [
@@ -70,7 +72,7 @@ def _deal_lines(
     totals = counts.sum(axis=1)
     if not len(totals):
         return lines
-    most, least = int(totals.argmax()), int(totals.argmin())
+    commonest, rarest = int(totals.argmax()), int(totals.argmin())
     single = int((totals == 1).sum())
     largest = max(
         largest_deviation(column, count) for column, count in zip(counts.T, shards, strict=True)
@@ -78,8 +80,8 @@ def _deal_lines(
     return [
         *lines,
         ("layouts", f"{len(layouts):,}, {single:,} of them with a single receipt"),
-        ("commonest", f"{layouts[most]}: {totals[most]:,}"),
-        ("rarest", f"{layouts[least]}: {totals[least]:,}"),
+        ("commonest", f"{layouts[commonest]}: {totals[commonest]:,}"),
+        ("rarest", f"{layouts[rarest]}: {totals[rarest]:,}"),
         ("fairness", f"at most {largest:.6g} of a record off a layout's fair share, in any shard"),
     ]
 
@@ -87,7 +89,7 @@ def _deal_lines(
 def _warnings(
     fractions: Mapping[str, float], layouts: Sequence[str], counts: splits.IntArray
 ) -> str:
-    """What gave way: groups stay together even where the shares suffer; a split may be empty."""
+    """Names shares that were relaxed to keep groups together, and empty splits."""
     share = np.array(list(fractions.values()))
     off = splits.deviations(counts, share)
     text = ""
@@ -111,7 +113,7 @@ def _warnings(
 
 def _by_reason(reasons: Mapping[str, int]) -> str:
     total = f"{sum(reasons.values()):,}"
-    ranked = sorted(reasons.items(), key=lambda each: (-each[1], each[0]))
+    ranked = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     listed = ", ".join(f"{reason} {count:,}" for reason, count in ranked)
     return f"{total}: {listed}" if listed else total
 

@@ -1,4 +1,4 @@
-"""Which runner executes the job, and the traps of the local ones."""
+"""The choice of a runner, with options that avoid the traps of the local ones."""
 
 import shlex
 import sys
@@ -30,16 +30,17 @@ class RunnerError(ValueError):
 
 
 def beam_options(arguments: Sequence[str]) -> PipelineOptions:
-    """Beam's options from the arguments that are not the build's own.
+    """Parses Beam's options from the arguments that are not options of the build.
 
     Raises:
       RunnerError: an argument is known to neither.
     """
-    # Beam drops what it does not know with no more than a log line, so its parser is asked first.
-    known_arguments = _BeamArgumentParser(allow_abbrev=False)
-    for each in PipelineOptions.__subclasses__():
-        each._add_argparse_args(known_arguments)
-    _, stray = known_arguments.parse_known_args(list(arguments))
+    # PipelineOptions drops an argument that it does not know, with no more than a log line. So the
+    # parsers of all its classes, which have no public interface, look at the arguments first.
+    parser = _BeamArgumentParser(allow_abbrev=False)
+    for options_class in PipelineOptions.__subclasses__():
+        options_class._add_argparse_args(parser)
+    _, stray = parser.parse_known_args(list(arguments))
     if stray:
         raise RunnerError(
             f"unknown argument {stray[0]}: see --help for the build's options; any other must be "
@@ -49,12 +50,12 @@ def beam_options(arguments: Sequence[str]) -> PipelineOptions:
 
 
 def is_local_runner(name: str) -> bool:
-    """Whether a name means the runner of this machine; Beam takes names in any case."""
+    """Returns whether a name, in any case, means the runner of this machine."""
     return name.lower() in _LOCAL or f"{name.lower()}runner" in _LOCAL
 
 
 def choose_runner(name: str, options: PipelineOptions, workers: int) -> PipelineRunner:
-    """The runner of this name, with options that are safe for it.
+    """Returns the runner of a name, and sets options that are safe for it.
 
     Local names all mean Beam's FnApiRunner: DirectRunner would try to download another runner
     first. With several workers it runs processes.

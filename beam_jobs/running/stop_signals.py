@@ -48,7 +48,7 @@ class StopSignals:
     def __enter__(self) -> Self:
         self._main = threading.current_thread() is threading.main_thread()
         if self._main:
-            self._before = {each: signal.signal(each, self._handle) for each in _SIGNALS}
+            self._before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
         return self
 
     def __exit__(
@@ -58,22 +58,22 @@ class StopSignals:
         traceback: TracebackType | None,
     ) -> None:
         if self._main:
-            for each, handler in self._before.items():
-                signal.signal(each, handler)
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
 
     def _handle(self, number: int, _: FrameType | None) -> None:
         self.received = signal.Signals(number)
-        for each in _SIGNALS:
-            signal.signal(each, signal.SIG_DFL)
+        for stop_signal in _SIGNALS:
+            signal.signal(stop_signal, signal.SIG_DFL)
         raise KeyboardInterrupt
 
 
 @contextmanager
 def stop_signals_held() -> Iterator[None]:
-    """Holds stop signals back until the end of the block, for ever in processes that it starts.
+    """Holds stop signals back until the end of the block, and for ever in processes started in it.
 
-    What starts processes must not be left halfway. The processes leave the signals of a terminal,
-    which reach all of its processes, to this one.
+    Processes are started in such a block, so that no signal interrupts their start. A terminal
+    sends a signal to all of its processes; those leave it to this one.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -81,13 +81,16 @@ def stop_signals_held() -> Iterator[None]:
     held: list[int] = []
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # is inherited, unlike handlers
     # Another thread may get the signal; the handler is called in this one all the same.
-    before = {each: signal.signal(each, lambda number, _: held.append(number)) for each in _SIGNALS}
+    before = {
+        stop_signal: signal.signal(stop_signal, lambda number, _: held.append(number))
+        for stop_signal in _SIGNALS
+    }
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for stop_signal, handler in before.items():
+            signal.signal(stop_signal, handler)
         if held:
             signal.raise_signal(held[0])
 
@@ -95,11 +98,11 @@ def stop_signals_held() -> Iterator[None]:
 def leave_at_stop_signals() -> None:
     """Makes stop signals end this process at once, with a sentence, until `StopSignals` is entered.
 
-    For programs, while they import what takes seconds: there is nothing yet to put in order, and
-    libraries make errors of their own of an exception that comes as they are imported.
+    For programs whose imports take seconds: there is nothing to clean up yet, and libraries turn an
+    exception that comes while they are imported into other errors.
     """
-    for each in _SIGNALS:
-        signal.signal(each, _leave)
+    for stop_signal in _SIGNALS:
+        signal.signal(stop_signal, _leave)
 
 
 def _leave(number: int, _: FrameType | None) -> None:

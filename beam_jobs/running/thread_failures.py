@@ -1,4 +1,4 @@
-"""Exceptions of Beam's threads, kept back until it is clear whether they say anything new."""
+"""Exceptions of Beam's threads, kept until it is clear whether they need to be printed."""
 
 import threading
 from types import TracebackType
@@ -18,12 +18,12 @@ class ThreadFailures:
     @property
     def messages(self) -> list[str]:
         """The exceptions' messages."""
-        return [str(each.exc_value) for each in self._kept]
+        return [str(failure.exc_value) for failure in self._kept]
 
     def show(self) -> None:
         """Prints what was kept, as Python would have done at once."""
-        for each in self._kept:
-            threading.__excepthook__(each)
+        for failure in self._kept:
+            threading.__excepthook__(failure)
 
     def __enter__(self) -> Self:
         self._before = threading.excepthook

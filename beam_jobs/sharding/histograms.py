@@ -1,4 +1,4 @@
-"""How many records have each value of a category, summed up without a table of all shards."""
+"""Counts of the records with each value of a category, added up without a table of all shards."""
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
@@ -13,7 +13,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 class Histogram(beam.CombineFn):
-    """Arrays of codes to how often each code comes: int64 [largest code + 1]."""
+    """Arrays of codes to the number of occurrences of each code: int64 [largest code + 1]."""
 
     def create_accumulator(self) -> IntArray:
         return np.zeros(0, np.int64)
@@ -40,13 +40,13 @@ def check_layouts(
       layouts: the names of all layouts.
 
     Raises:
-      BuildError: it holds others.
+      BuildError: the shard holds other records.
     """
     counts = np.bincount(codes, minlength=len(layouts))
     for code in np.flatnonzero(counts != expected)[:1].tolist():
         raise BuildError(
-            f"{shard} holds {counts[code]} records of layout {layouts[code]!r}, the plan gives it "
-            f"{expected[code]}: {TRY_AGAIN}"
+            f"{shard} holds {counts[code]} records of layout {layouts[code]!r}, but the plan gives "
+            f"it {expected[code]}: {TRY_AGAIN}"
         )
 
 

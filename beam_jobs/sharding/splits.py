@@ -1,8 +1,8 @@
-"""Which receipts go to which split: pure arithmetic, no Beam.
+"""The split of each receipt: pure arithmetic, no Beam.
 
 Within every layout each split gets its share rounded down or up; a layout with a single receipt
-goes to the home split; the receipts of a group stay together, and where that makes the shares
-impossible the shares give way.
+goes to the home split. The receipts of a group stay together; where that makes the shares
+impossible, the shares are relaxed.
 """
 
 import math
@@ -15,7 +15,7 @@ import numpy.typing as npt
 IntArray = npt.NDArray[np.int64]
 SplitArray = npt.NDArray[np.int16]  # positions of splits, -1 for none yet
 MAX_SPLITS = 1000
-_GROUPS_AT_ONCE = 1 << 16  # as Python's numbers, which take ten times the memory
+_GROUPS_AT_ONCE = 1 << 16  # of which Python holds numbers at a time, in ten times the memory
 
 
 def parse_fractions(text: str) -> dict[str, float]:
@@ -30,7 +30,7 @@ def parse_fractions(text: str) -> dict[str, float]:
         name, _, number = part.strip().partition("=")
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name in fractions:
             raise ValueError(
-                f"split {part!r} needs a name of its own in lower-case letters, digits and "
+                f"split {part!r} needs a unique name in lower-case letters, digits and "
                 "underscores: write for example train=0.9,validation=0.1"
             )
         try:
@@ -67,14 +67,14 @@ def assign_groups(
     totals: IntArray,
     fractions: npt.NDArray[np.float64],
 ) -> tuple[npt.NDArray[np.uint64], SplitArray]:
-    """Puts whole groups into splits, keeping every layout near its shares.
+    """Assigns whole groups to splits, keeping every layout near its shares.
 
     Greedy, largest group first, each to the split in which it raises the squared relative
     deviation from the fair shares least: the heuristic of scikit-learn's StratifiedGroupKFold,
     with fractions.
 
     Args:
-      group, layout, count: [n], `count` receipts of a layout in a group; one row a pair.
+      group, layout, count: [n], `count` receipts of a layout in a group; one row per pair.
       totals: [layouts], receipts of each layout in the whole dataset.
       fractions: [splits].
 
@@ -86,7 +86,9 @@ def assign_groups(
     starts = np.flatnonzero(np.append(True, group[1:] != group[:-1])[: len(group)])
     sizes = np.add.reduceat(count, starts, dtype=np.int32) if len(starts) else count
     lengths = np.diff(starts, append=len(group))
-    # What a split may still take of a layout, twice; a list of layouts for each split.
+    # For each split, a list with twice the receipts of each layout that it may still take. Adding c
+    # receipts to a split that is short of r raises the squared deviation by (r - c)² - r², which is
+    # c · (c - 2r): with 2r at hand, `_choose` needs one subtraction and one product.
     fair = totals[:, None] * fractions[None, :]
     room = (2 * fair).T.tolist()
     weight = (1 / np.maximum(fair, 1e-12)).T.tolist()
@@ -94,6 +96,9 @@ def assign_groups(
     largest_first = np.argsort(-sizes, kind="stable")
     for turn in range(0, len(starts), _GROUPS_AT_ONCE):
         groups = largest_first[turn : turn + _GROUPS_AT_ONCE]
+        # The rows of these groups, group by group. Of groups that start at rows 7 and 2 and have 2
+        # and 3 rows, the ends are 2 and 5; 7 + 2 - 2 = 7 and 2 + 3 - 5 = 0, repeated to 7 7 0 0 0,
+        # plus 0 1 2 3 4 are the rows 7 8 2 3 4.
         ends = np.cumsum(lengths[groups])
         rows = np.repeat(starts[groups] + lengths[groups] - ends, lengths[groups])
         rows += np.arange(len(rows))
@@ -123,17 +128,17 @@ def _choose(
     chosen = []
     start = 0
     for end in ends:
-        own = pairs[start:end]
+        group = pairs[start:end]
         start = end
-        best, least = 0, math.inf
+        best, lowest_cost = 0, math.inf
         for split, left, weights in splits:
             cost = 0.0
-            for layout, count in own:
+            for layout, count in group:
                 cost += count * (count - left[layout]) * weights[layout]
-            if cost < least:
-                best, least = split, cost
+            if cost < lowest_cost:
+                best, lowest_cost = split, cost
         left = room[best]
-        for layout, count in own:
+        for layout, count in group:
             left[layout] -= 2 * count
         chosen.append(best)
     return chosen
@@ -146,10 +151,12 @@ def quotas(
     fractions: npt.NDArray[np.float64],
     home: int,
 ) -> IntArray:
-    """How many of each layout's free receipts each split gets.
+    """Shares each layout's free receipts out to the splits.
 
-    Every layout's shares are rounded down or up; which way is chosen so that the rounding errors
-    of the layouts cancel out, and the splits' totals come out right as well.
+    Every layout's shares are rounded down or up, in such a way that the rounding errors of the
+    layouts cancel out, so the totals of the splits come out right as well. Of three layouts of 5
+    receipts and fractions of 0.9 and 0.1, each wants 4.5 and 0.5. The first gets 5 and 0; the
+    second, as the error is now -0.5 and 0.5, gets 4 and 1; the third again 5 and 0.
 
     Args:
       free: [layouts], receipts that may go anywhere.
@@ -166,12 +173,13 @@ def quotas(
     shared = np.flatnonzero((free > 0) & (totals > 1))
     wanted = np.maximum(totals[shared, None] * fractions - taken[shared], 0)
     wanted *= (free[shared] / wanted.sum(axis=1))[:, None]
-    floor = np.floor(wanted + 1e-9)
+    floor = np.floor(wanted + 1e-9)  # 100 · 0.29 is 28.999999999999996
     left = (free[shared] - floor.sum(axis=1)).astype(np.int64).tolist()
     part = wanted - floor
-    error = np.zeros(len(fractions))
+    error = np.zeros(len(fractions))  # receipts wanted and not given so far, by split
     for row, extra in enumerate(left):
         if extra:
+            # Only a share that is not whole may be rounded up: else it would be off by 1 or more.
             preference = np.where(part[row] > 1e-9, part[row] + error, -np.inf)
             floor[row, np.argsort(-preference, kind="stable")[:extra]] += 1
         error += wanted[row] - floor[row]

@@ -24,7 +24,7 @@ class _Decompressor(Protocol):
 
     @property
     def eof(self) -> bool:
-        """Whether the member is complete; its checksum is right then."""
+        """True if the member is complete; its checksum is right then."""
 
     @property
     def unused_data(self) -> bytes:
@@ -78,15 +78,14 @@ def decompress(path: str, pieces: Iterable[bytes]) -> Iterator[bytes]:
                 yield member.decompress(data)
             except _ERRORS as error:
                 raise BuildError(
-                    f"{path} can't be decompressed, {error}: copy it again, or write it anew"
+                    f"{path} can't be decompressed, {error}: copy or write it again"
                 ) from error
             data = member.unused_data
             if member.eof:
                 member = None
     if member is not None:
         raise BuildError(
-            f"{path} ends before its compressed data does: it was cut off; copy it again, or write "
-            "it anew"
+            f"{path} ends before its compressed data does: it was cut off; copy or write it again"
         )
 
 

@@ -22,7 +22,7 @@ RowGroup = tuple[str, int, int]  # path, size of the file in bytes, number of th
 
 
 def read_header(table: FileMetadata) -> tuple[list[str], list[RowGroup]]:
-    """Names of the columns of a table, and its row groups.
+    """Reads the names of a table's columns, and lists its row groups.
 
     Raises:
       BuildError: the file can't be read as Parquet.
@@ -50,7 +50,7 @@ def read_rows(group: RowGroup, columns: Collection[str]) -> Iterator[dict[str, A
 
 
 class _RangeFile(io.RawIOBase):
-    """A file to pyarrow that is read in ranges."""
+    """A file for pyarrow that is read in ranges."""
 
     def __init__(self, path: str, size_bytes: int) -> None:
         self._path = path
@@ -86,12 +86,12 @@ def _opened(path: str, size_bytes: int) -> Iterator[ParquetFile]:
     except (OSError, ValueError, pa.ArrowException) as error:
         reason = str(error).rstrip(".")
         raise BuildError(
-            f"{path} can't be read as Parquet: {reason}: copy it again, or write it anew"
+            f"{path} can't be read as Parquet: {reason}: copy or write it again"
         ) from error
 
 
 def _holds_bytes(type_: pa.DataType) -> bool:
-    """Whether values of an Arrow type are or contain bytes, as text does that older tools wrote."""
+    """Returns whether values of an Arrow type are or contain bytes, as older tools wrote text."""
     if pa.types.is_dictionary(type_):
         return _holds_bytes(type_.value_type)
     if pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
@@ -100,11 +100,11 @@ def _holds_bytes(type_: pa.DataType) -> bool:
 
 
 def _decoded(value: Any) -> Any:
-    """Text for bytes, at any depth; what is not UTF-8 becomes lone surrogates."""
+    """Decodes bytes at any depth; those that are not UTF-8 become lone surrogates."""
     if isinstance(value, bytes):
         return value.decode(errors="surrogateescape")
     if isinstance(value, dict):
-        return {name: _decoded(each) for name, each in value.items()}
+        return {name: _decoded(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_decoded(each) for each in value]
+        return [_decoded(item) for item in value]
     return value

@@ -5,10 +5,10 @@ from typing import Any
 
 
 def loads(text: str | bytes) -> Any:
-    """The value of a JSON text.
+    """Parses a JSON text.
 
     Raises:
-      ValueError: it is not JSON, or an object in it has a key twice.
+      ValueError: the text is not JSON, or an object in it has a key twice.
     """
     return json.loads(text, object_pairs_hook=_object)
 

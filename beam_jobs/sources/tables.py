@@ -1,4 +1,4 @@
-"""Tables: the files that a path stands for, and the columns that they must have."""
+"""Tables: the files that a path means, and the columns that they must have."""
 
 import stat
 from collections import Counter
@@ -13,13 +13,13 @@ from beam_jobs.storage import files
 
 
 def list_tables(path: str) -> list[FileMetadata]:
-    """Metadata of the tables that a path stands for.
+    """Lists the tables that a path means.
 
     A path that exists is taken literally, whatever glob characters it holds: a file, or a folder of
-    part files, as Spark writes it. Any other is a glob pattern.
+    part files, as Spark writes it. Any other path is a glob pattern.
 
     Raises:
-      BuildError: a table can't be read, or is no regular file but a pipe, say.
+      BuildError: a table can't be read, or is not a regular file but, for example, a pipe.
     """
     path = path.rstrip("/")
     folder, _, name = path.rpartition("/")
@@ -41,7 +41,7 @@ def list_tables(path: str) -> list[FileMetadata]:
 
 
 def has_pattern_folder(path: str) -> bool:
-    """Whether the folder in a table's path is a glob pattern."""
+    """Returns whether the folder in a table's path is a glob pattern."""
     folder = path.rpartition("/")[0]
     if files.escape(folder) == folder:
         return False
@@ -53,7 +53,7 @@ def has_pattern_folder(path: str) -> bool:
 def check_header(
     path: str, header: Sequence[str], *, required: Sequence[str], optional: Collection[str]
 ) -> None:
-    """Stops the build if a table's columns can't be used.
+    """Checks that a table has the columns of its rows.
 
     Raises:
       BuildError: a required column is missing, or several columns share a name that is in use.
@@ -72,7 +72,7 @@ def check_header(
 
 
 def _is_part(file: FileMetadata, folder: str) -> bool:
-    """Whether a file below a table's folder holds rows; Spark's own files begin with _ or a dot."""
+    """Returns whether a file in a table's folder holds rows; Spark's own begin with _ or a dot."""
     name = file.path.removeprefix(folder + "/")
     own = is_system_file(name) or any(part.startswith("_") for part in name.split("/"))
     return file.size_in_bytes > 0 and not own

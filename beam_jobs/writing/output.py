@@ -11,15 +11,15 @@ from schemas.manifest import COMPLETED, MANIFEST, Manifest, is_dataset_file
 
 
 def read_manifest(directory: str) -> Manifest:
-    """The manifest of a dataset directory."""
+    """Reads the manifest of a dataset directory."""
     return Manifest.from_json(files.read(files.join(directory, MANIFEST)))
 
 
 def is_published(options: BuildOptions) -> bool:
-    """Returns whether a killed build had finished this very request, all but its clean-up.
+    """Returns whether a killed build had finished this same request, all but its clean-up.
 
-    Never for an overwriting build: the request does not cover the inputs, and whoever asks for a
-    replacement wants what the inputs are now.
+    Never for an overwriting build: the request does not cover the inputs, and a replacement is to
+    be made from the inputs as they are now.
     """
     begun = begun_publication(options.staging)
     return (

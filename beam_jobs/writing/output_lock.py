@@ -11,7 +11,7 @@ from pathlib import Path
 from beam_jobs.errors import BuildError
 from beam_jobs.prepare.staging import MARKER, delete_leftovers, remove_if_empty, this_process
 
-# Network file systems may have no locks. There the protocol of `publish` is what is left.
+# Network file systems may have no locks. There only the protocol of `publication` protects.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 
 
@@ -19,8 +19,8 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 def output_lock(output: str, staging: str) -> Iterator[None]:
     """Holds the lock of a local output directory, and marks its staging directory as a build's.
 
-    The system releases the lock when this process ends, however it ends. What a build that was
-    killed can't use again is deleted at the start, and an unused staging directory at the end.
+    The system releases the lock when this process ends, however it ends. Files of a killed build
+    that can't be used again are deleted at the start, an unused staging directory at the end.
 
     Raises:
       BuildError: another process builds here, or files can't be written and renamed here.
@@ -68,7 +68,7 @@ def _unwritable(output: str, error: OSError) -> BuildError:
 
 
 def _acquire(marker: Path, output: str) -> int:
-    """File descriptor of the marker, locked."""
+    """Opens and locks the marker; returns its file descriptor."""
     while True:
         marker.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -97,7 +97,7 @@ def _acquire(marker: Path, output: str) -> int:
 
 
 def _check_rename(staging: Path, output: Path) -> None:
-    """Does with an empty file what publishing will do, before any image is read."""
+    """Moves and deletes an empty file as publishing will do, before any image is read."""
     name = f".probe.{uuid.uuid4().hex}.tmp"
     (staging / name).touch()
     (staging / name).replace(output / name)

@@ -68,6 +68,7 @@ class Publication:
           BuildError: another build publishes at the same time.
           ValueError: a file is missing, or has another size.
         """
+        # 1. All files must be staged.
         ready = _dataset_sizes(staged)
         begun = begun_publication(staging) == self
         missing = [name for name in names if name not in ready]
@@ -75,23 +76,27 @@ class Publication:
             return  # another attempt has published this
         if missing and not begun:
             raise ValueError(f"{missing[0]} is not in {staged}: run the build again")
+        # 2. Notes the dataset.
         note, completed = files.join(staging, PUBLISHING), files.join(output, COMPLETED)
         files.write(note, json.dumps(asdict(self)).encode())
+        # 3. and 4. From here on there is no dataset for readers.
         _delete([completed])
         kept = {*names, COMPLETED}
         files.delete(
             [files.join(output, name) for name in _dataset_sizes(output) if name not in kept]
         )
+        # 5. Files that are not staged any more were moved by another attempt.
         pairs = [
             (files.join(staged, name), files.join(output, name)) for name in names if name in ready
         ]
         files.move(pairs[:1])  # manifest.json: from now on no other COMPLETED fits
         files.move(pairs[1:])
-        found = _dataset_sizes(output)
+        # 6. Checks that the output is whole, and of this launch.
+        published = _dataset_sizes(output)
         if begun_publication(staging) != self and read_completed(output) == self.completed:
             return  # another attempt has published this, and cleaned up
-        if begun_publication(staging) != self or found.keys() - kept:
-            # Each may have replaced files of the other, so the other must not end well either.
+        if begun_publication(staging) != self or published.keys() - kept:
+            # Both builds may have replaced files of the other, so the other must fail as well.
             _delete([note, completed])
             raise BuildError(
                 f"another build publishes to {output} at the same time, so neither is finished: "
@@ -99,8 +104,9 @@ class Publication:
             )
         expected = {**ready, **sizes}
         for name in names:
-            if name not in found or found[name] != expected.get(name, found[name]):
+            if name not in published or published[name] != expected.get(name, published[name]):
                 raise ValueError(f"{name} was not moved into place: run the build again")
+        # 7. From here on there is the new dataset.
         files.write(files.join(staged, COMPLETED), self.completed.encode() + b"\n")
         files.move([(files.join(staged, COMPLETED), completed)])
 
@@ -129,6 +135,6 @@ def _delete(paths: Sequence[str]) -> None:
 def _dataset_sizes(directory: str) -> dict[str, int]:
     """Name to bytes of each file that a dataset directory may have."""
     root = directory.rstrip("/") + "/"
-    found = files.list_files(files.join(directory, "**"))
-    sizes = {each.path.removeprefix(root): each.size_in_bytes for each in found}
+    listed = files.list_files(files.join(directory, "**"))
+    sizes = {file.path.removeprefix(root): file.size_in_bytes for file in listed}
     return {name: sizes[name] for name in sorted(sizes) if is_dataset_file(name)}

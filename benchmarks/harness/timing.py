@@ -1,8 +1,8 @@
-"""Timing of input pipelines: each in a process of its own, by turns, first batch apart.
+"""Timing of input pipelines: in separate processes, by turns, with the first batch separate.
 
-A contender is any function of a module that returns an iterator over batches. It runs in a process
-of its own, so that none has another's threads, memory or warm caches; rounds go through all
-contenders, so that what else the machine does meets all of them alike.
+A contender is any function of a module that returns an iterator over batches. It runs in a new
+process, so that none has the threads, memory or warm caches of another; a round goes through all
+contenders, so that other work of the machine slows all of them alike.
 """
 
 import importlib
@@ -28,10 +28,9 @@ class Contender:
     """An input pipeline to be timed.
 
     Attributes:
-      function: `package.module:name` of what returns an iterator over batches, none of which is
-        the last.
+      function: `package.module:name` of a function that returns an endless iterator over batches.
       options: its keyword arguments.
-      environment: variables that its process gets beside those of this one.
+      environment: variables of its process, beside those of this one.
     """
 
     function: str
@@ -41,12 +40,12 @@ class Contender:
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How long a contender is looked at.
+    """Number of batches for which a contender is timed.
 
     Attributes:
       batch_size: images of a batch.
       batches: batches that are timed.
-      warmup: batches before them that are not, behind the first.
+      warmup: batches between the first and those, which are not timed.
     """
 
     batch_size: int
@@ -60,7 +59,7 @@ class Effort:
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """What one look at a contender came to.
+    """Figures of a contender in one round.
 
     Attributes:
       first_batch_s: seconds from the call of its function to its first batch.
@@ -88,33 +87,33 @@ class Result:
 
     @classmethod
     def of(cls, rounds: Sequence[Round]) -> Self:
-        """What some rounds come to."""
-        speeds = [each.images_per_s for each in rounds]
+        """Summarizes rounds of a contender."""
+        speeds = [one.images_per_s for one in rounds]
         return cls(
             images_per_s=statistics.median(speeds),
             lowest=min(speeds),
             highest=max(speeds),
-            first_batch_s=statistics.median(each.first_batch_s for each in rounds),
-            cpu_ms_per_image=statistics.median(each.cpu_ms_per_image for each in rounds),
-            peak_mb=max(each.peak_mb for each in rounds),
+            first_batch_s=statistics.median(one.first_batch_s for one in rounds),
+            cpu_ms_per_image=statistics.median(one.cpu_ms_per_image for one in rounds),
+            peak_mb=max(one.peak_mb for one in rounds),
         )
 
 
 def by_turns(
     contenders: Mapping[str, Contender], efforts: Mapping[str, Effort], *, rounds: int
 ) -> dict[str, list[Round]]:
-    """Looks at each contender `rounds` times, one after the other in each round."""
-    found: dict[str, list[Round]] = {name: [] for name in contenders}
+    """Times each contender `rounds` times, one after the other in each round."""
+    results: dict[str, list[Round]] = {name: [] for name in contenders}
     for number in range(rounds):
         for name, contender in contenders.items():
-            found[name].append(apart(contender, efforts[name]))
-            speed = found[name][-1].images_per_s
+            results[name].append(apart(contender, efforts[name]))
+            speed = results[name][-1].images_per_s
             print(f"round {number + 1} of {rounds}: {name} {speed:,.0f} images/s", file=sys.stderr)
-    return found
+    return results
 
 
 def apart(contender: Contender, effort: Effort) -> Round:
-    """Looks at a contender in a new process."""
+    """Times a contender in a new process."""
     own = dict(os.environ)
     os.environ.update(contender.environment)
     try:
@@ -125,7 +124,7 @@ def apart(contender: Contender, effort: Effort) -> Round:
 
 
 def in_new_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function of a module returns, called in a process of its own."""
+    """Calls a function of a module in a new process, and returns its result."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 
@@ -178,7 +177,7 @@ def look(
 
 def processor_s() -> float:
     """Processor time of this process and its living descendants, in seconds."""
-    return sum(sum(each.cpu_times()[:2]) for each in _tree())
+    return sum(sum(process.cpu_times()[:2]) for process in _tree())
 
 
 class PeakMemory:
@@ -219,11 +218,11 @@ class PeakMemory:
             self.sample()
 
     def sample(self) -> None:
-        """Looks at the memory once."""
+        """Measures the memory once."""
         total = 0
-        for each in _tree()[not self._own :]:
+        for process in _tree()[not self._own :]:
             try:
-                total += each.memory_full_info().pss
+                total += process.memory_full_info().pss
             except psutil.Error:  # it has just ended
                 continue
         self.peak_bytes = max(self.peak_bytes, total)
@@ -235,7 +234,7 @@ def _tree() -> list[psutil.Process]:
 
 
 def machine() -> dict[str, str]:
-    """What a figure depends on beside the options."""
+    """Describes the machine and the versions that figures depend on, beside the options."""
     processor = platform.processor() or platform.machine()
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -249,7 +248,7 @@ def machine() -> dict[str, str]:
 
 
 def table(rows: Sequence[Mapping[str, object]]) -> str:
-    """Rows of the same keys as text, a column a key; numbers to the right."""
+    """Formats rows with the same keys, one column per key; numbers are aligned to the right."""
     texts = [list(rows[0]), *([text(value) for value in row.values()] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     right = [isinstance(value, int | float) for value in rows[0].values()]
@@ -263,12 +262,12 @@ def table(rows: Sequence[Mapping[str, object]]) -> str:
 
 
 def text(value: object) -> str:
-    """A figure as it stands in a table."""
+    """Formats a figure for a table."""
     if not isinstance(value, float):
         return f"{value:,}" if isinstance(value, int) else str(value)
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.3g}"
 
 
 def to_json(figures: Mapping[str, Any]) -> str:
-    """Figures and the machine they are from, as JSON text."""
+    """Formats figures, and the machine that they come from, as JSON text."""
     return json.dumps({"machine": machine(), **figures}, indent=1) + "\n"

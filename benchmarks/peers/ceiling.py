@@ -1,4 +1,4 @@
-"""What the machine can do: libjpeg-turbo and a resize in a few processes, and nothing else.
+"""The ceiling of a machine: libjpeg-turbo and a resize in a few processes, and nothing else.
 
 Files are in memory before the first batch, and pixels are written where they are read.
 """
@@ -19,14 +19,14 @@ from benchmarks.peers.stored import stored_images
 _BATCHES_AHEAD = 2
 
 
-def prepare(data_dir: str, folder: Path, *, most: int | None = None) -> None:
-    """A file for each image, or for so many, named by number and label."""
-    for number, image in enumerate(itertools.islice(stored_images(data_dir), most)):
+def prepare(data_dir: str, folder: Path, *, count: int | None = None) -> None:
+    """Writes a file for each image, or for the first so many, named by number and label."""
+    for number, image in enumerate(itertools.islice(stored_images(data_dir), count)):
         (folder / f"{number:07}-{image.label}.jpg").write_bytes(image.encoded)
 
 
 def batches(folder: Path, output: Output, *, workers: int) -> Iterator[Any]:
-    """Batches of each process in turn, in memory that is used again."""
+    """Yields batches of each process in turn, in memory that is used again."""
     context = multiprocessing.get_context("spawn")
     lanes = []
     for number in range(workers):
@@ -48,14 +48,14 @@ def _fill(
 ) -> None:
     paths = sorted(folder.iterdir())[number::workers] or sorted(folder.iterdir())
     images = [(path.read_bytes(), int(path.stem.partition("-")[2])) for path in paths]
-    colour = "RGB" if output.channels == 3 else "GRAY"
+    color = "RGB" if output.channels == 3 else "GRAY"
     order = np.random.default_rng(number)
     while True:
         place = free.get()
         batch = _array(memory[place], output)
         chosen = order.integers(len(images), size=output.batch_size)
         for row, each in enumerate(chosen):
-            pixels = simplejpeg.decode_jpeg(images[each][0], colour, fastdct=True)
+            pixels = simplejpeg.decode_jpeg(images[each][0], color, fastdct=True)
             scale = np.float32(1 / 255) if output.dtype == "float32" else np.uint8(1)
             np.multiply(resized(pixels, output), scale, out=batch[row])
         full.put((place, [images[each][1] for each in chosen]))

@@ -46,8 +46,8 @@ def batches(folder: Path, output: Output, *, workers: int) -> Iterator[Any]:
             },
             random_shuffle=True,
         )
-        colour = types.RGB if output.channels == 3 else types.GRAY
-        images = fn.decoders.image(values["image"], device="cpu", output_type=colour)
+        color = types.RGB if output.channels == 3 else types.GRAY
+        images = fn.decoders.image(values["image"], device="cpu", output_type=color)
         images = fn.resize(
             images,
             size=(output.height, output.width),

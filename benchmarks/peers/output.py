@@ -1,4 +1,4 @@
-"""What every peer has to make of the stored images."""
+"""The batches that every peer has to make of the stored images."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,7 +13,7 @@ class Output:
     Attributes:
       batch_size: images of a batch.
       height, width: pixels.
-      channels: 1 for greyscale, 3 for RGB.
+      channels: 1 for grayscale, 3 for RGB.
       fit: images keep their proportions on white padding ("pad"), or are stretched.
       dtype: "float32" in 0…1, or "uint8".
     """

@@ -1,4 +1,4 @@
-"""Getting peers ready: their files, and whether they can be imported and show the receipts."""
+"""Preparation of peers: writes their files, and checks that they show the receipts."""
 
 import importlib
 import shutil
@@ -13,13 +13,13 @@ from benchmarks.peers.registry import PEERS
 
 @dataclass(frozen=True, kw_only=True)
 class Readiness:
-    """What a peer is ready for.
+    """Result of preparing a peer.
 
     Attributes:
-      difference: of its first batch from the reference, mean, in levels of 0…255; None where it
-        is missing.
-      missing: why it can't be measured, or nothing.
-      install: what to do about it, or nothing.
+      difference: mean difference of its first batch from the reference, in levels of 0 to 255; None
+        if it can't be measured.
+      missing: reason why it can't be measured, or "".
+      install: what to do about it, or "".
     """
 
     difference: float | None = None
@@ -30,23 +30,23 @@ class Readiness:
 def made_ready(
     names: Sequence[str], work_dir: Path, reference: Reference, *, workers: int
 ) -> dict[str, Readiness]:
-    """Makes each peer ready in a process of its own, with its files in `work_dir / name`."""
-    found = {}
+    """Prepares each peer in a new process, with its files in `work_dir / name`."""
+    results = {}
     for name in names:
         peer = PEERS[name]
         if refusal := peer.refusal(reference.storage, reference.output):
-            found[name] = Readiness(missing=refusal)
+            results[name] = Readiness(missing=refusal)
             continue
         ready = timing.in_new_process(_make_ready, name, work_dir / name, reference, workers)
         if isinstance(ready, str):
-            found[name] = Readiness(missing=ready, install=peer.install)
+            results[name] = Readiness(missing=ready, install=peer.install)
         else:
-            found[name] = Readiness(difference=ready)
-    return found
+            results[name] = Readiness(difference=ready)
+    return results
 
 
 def _make_ready(name: str, folder: Path, reference: Reference, workers: int) -> float | str:
-    """Its difference, or why it can't be imported."""
+    """Returns the difference of a peer, or the error of its import."""
     try:
         module = importlib.import_module(f"benchmarks.peers.{name}")
     except ImportError as error:

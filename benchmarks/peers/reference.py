@@ -1,4 +1,4 @@
-"""Whether a peer's images are the receipts, whole and at the right size: nobody does less work."""
+"""Reference images: a peer must show the receipts whole and at the right size, as all others do."""
 
 import io
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ Pixels = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reference:
-    """What the stored images look like, decoded by Pillow and scaled by NumPy.
+    """The stored images as decoded by Pillow and scaled by NumPy.
 
     Attributes:
       data_dir: dataset directory.
       samples: some pixels of each image at the output's size, uint8 [n, rows, columns, channels].
       storage: how images are stored.
-      output: what is to be made of them.
+      output: the batches to be made of them.
     """
 
     data_dir: str
@@ -33,14 +33,14 @@ class Reference:
 
     @classmethod
     def of(cls, data_dir: str, output: Output) -> Self:
-        """The reference of a dataset directory.
+        """Makes the reference of a dataset directory.
 
         Raises:
           FileNotFoundError: there is no dataset.
           ValueError: it has no records.
         """
         kept = storage(read_manifest(data_dir))
-        samples = [_sample(expected(each, kept, output)) for each in stored_images(data_dir)]
+        samples = [_sample(expected(image, kept, output)) for image in stored_images(data_dir)]
         return cls(
             data_dir=data_dir,
             samples=np.stack(samples).round().astype(np.uint8),
@@ -77,7 +77,7 @@ class Reference:
         )
 
     def _nearest(self, levels: Pixels) -> int:
-        """Which image it is, going by the sampled pixels."""
+        """Returns the position of the image that is nearest, by the sampled pixels."""
         return int(np.abs(self.samples - _sample(levels)).mean(axis=(1, 2, 3)).argmin())
 
 
@@ -98,11 +98,11 @@ def expected(image: StoredImage, kept: Storage, output: Output) -> Pixels:
 
 
 def _bilinear(pixels: Pixels, size: int, axis: int) -> Pixels:
-    """Scales an axis by linear interpolation between centres of pixels, without smoothing."""
+    """Scales an axis by linear interpolation between centers of pixels, without smoothing."""
     last = pixels.shape[axis] - 1
-    centres = np.clip((np.arange(size) + 0.5) * (last + 1) / size - 0.5, 0, last)
-    before = centres.astype(np.int64)
-    share = (centres - before).astype(np.float32).reshape([-1, *[1] * (2 - axis)])
+    centers = np.clip((np.arange(size) + 0.5) * (last + 1) / size - 0.5, 0, last)
+    before = centers.astype(np.int64)
+    share = (centers - before).astype(np.float32).reshape([-1, *[1] * (2 - axis)])
     left = pixels.take(before, axis)
     return left + share * (pixels.take(np.minimum(before + 1, last), axis) - left)
 

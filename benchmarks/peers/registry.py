@@ -1,4 +1,4 @@
-"""The peers there are."""
+"""The peers."""
 
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -32,7 +32,7 @@ class Peer:
     takes_workers: bool = True
 
     def refusal(self, storage: Storage, output: Output) -> str:
-        """Why it takes no part, or nothing."""
+        """Returns a reason not to measure this peer, "" if there is none."""
         if storage not in self.storages:
             return f"takes no part in comparisons of {storage} storage"
         if output.channels not in self.channels:

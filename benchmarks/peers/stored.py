@@ -1,4 +1,4 @@
-"""Records of a dataset directory, as peers get them to write them in formats of their own."""
+"""Records of a dataset directory, which peers write in their own formats."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -56,18 +56,18 @@ def stored_images(data_dir: str) -> Iterator[StoredImage]:
 
 
 def dealt(data_dir: str) -> list[list[StoredImage]]:
-    """The same images in `SHARDS` lists, fewer where there are fewer images."""
+    """Deals the images into `SHARDS` lists, fewer if there are fewer images."""
     images = list(stored_images(data_dir))
     shards = min(SHARDS, len(images))
     return [images[number::shards] for number in range(shards)]
 
 
 def read_manifest(data_dir: str) -> Manifest:
-    """What a local dataset directory says of itself."""
+    """Reads the manifest of a local dataset directory."""
     return Manifest.from_json((Path(data_dir) / MANIFEST).read_text())
 
 
 def storage(manifest: Manifest) -> Storage:
-    """How images are stored."""
+    """Returns how the images of a dataset are stored."""
     raw = manifest.build_options.get("image", {}).get("encoding") == "raw"
     return "raw" if raw else "jpeg"

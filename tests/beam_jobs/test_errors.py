@@ -69,7 +69,7 @@ def test_in_what_beam_raises(fails: object, message: str | None) -> None:
 
 
 FULL = (
-    "files can't be written any more: No space left on device; once that is put right, the same "
+    "files can't be written any more: No space left on device; once that is fixed, the same "
     "command resumes where it stopped"
 )
 KILLED = (

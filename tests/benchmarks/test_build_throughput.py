@@ -10,7 +10,7 @@ pytest.importorskip("apache_beam")
 pytest.importorskip("psutil")
 
 from benchmarks import build_throughput, deal_scale
-from benchmarks.build_throughput import Run, summarise
+from benchmarks.build_throughput import Run, summarize
 from tests.support.receipts import read_table
 
 
@@ -20,7 +20,7 @@ def test_speeds_are_of_median_rounds_and_memory_of_the_worst():
         "build": [Run(elapsed_s=each, peak_bytes=round(each * 10**8)) for each in (4.0, 9.0, 3.0)],
         "empty job": [Run(elapsed_s=1.5, peak_bytes=10**9)],
     }
-    assert summarise(runs, images=100) == {
+    assert summarize(runs, images=100) == {
         "pool, images/s": 50.0,
         "build, images/s": 25.0,
         "empty Beam job, s": 1.5,

@@ -102,8 +102,8 @@ def test_another_dataset_is_refused(manifest: Manifest):
     [
         pytest.param(
             {"receipts-dev.tfrecord-00000-of-00001": rows(0)},
-            "leaves out records of 'receipts-dev.tfrecord-00000-of-00001', no shard of this "
-            "dataset",
+            "leaves out records of 'receipts-dev.tfrecord-00000-of-00001', which is not a "
+            "shard of this dataset",
             id="no such shard",
         ),
         pytest.param(

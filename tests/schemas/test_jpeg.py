@@ -102,7 +102,7 @@ def twice_scanned() -> bytes:
         (jpeg()[:-1], "JPEG file without an end marker (FFD9)"),
         (jpeg() + b"rubbish", "JPEG file with 7 bytes behind its end marker"),
         (jpeg() + jpeg(), f"JPEG file with {len(jpeg())} bytes behind its end marker"),
-        (jpeg("CMYK"), "JPEG file of 4 components: only 1 (greyscale) and 3 (color) are supported"),
+        (jpeg("CMYK"), "JPEG file of 4 components: only 1 (grayscale) and 3 (color) are supported"),
         (with_frame(12, 4), "JPEG file of 12 bits: only 8 are supported"),
         (
             with_byte(with_frame(0, 5), frame_at(jpeg()) + 6, 0),

@@ -44,7 +44,7 @@ def summary_of(records: Sequence[dict[str, Any]]) -> RecordSummary:
             "n",
             [3, 0, -5],
             FeatureSummary(
-                records=3, values=3, least_values=1, most_values=1, sum=-2.0, sum_of_squares=34.0,
+                records=3, values=3, min_values=1, max_values=1, sum=-2.0, sum_of_squares=34.0,
                 minimum=-5.0, maximum=3.0, zeros=1,
             ),
             id="numbers",
@@ -53,7 +53,7 @@ def summary_of(records: Sequence[dict[str, Any]]) -> RecordSummary:
             "xs",
             [[1.5, 0.0], [], [2.0]],
             FeatureSummary(
-                records=3, values=3, least_values=0, most_values=2, sum=3.5, sum_of_squares=6.25,
+                records=3, values=3, min_values=0, max_values=2, sum=3.5, sum_of_squares=6.25,
                 minimum=0.0, maximum=2.0, zeros=1,
             ),
             id="ragged_numbers",
@@ -62,7 +62,7 @@ def summary_of(records: Sequence[dict[str, Any]]) -> RecordSummary:
             "s",
             ["€", "", "ab"],
             FeatureSummary(
-                records=3, values=3, least_values=1, most_values=1, sum=5.0, sum_of_squares=13.0,
+                records=3, values=3, min_values=1, max_values=1, sum=5.0, sum_of_squares=13.0,
                 minimum=0.0, maximum=3.0, zeros=1,
             ),
             id="lengths_of_texts_in_bytes",
@@ -71,7 +71,7 @@ def summary_of(records: Sequence[dict[str, Any]]) -> RecordSummary:
             "b",
             [[b"abc"], [b"", b"\x00"]],
             FeatureSummary(
-                records=2, values=3, least_values=1, most_values=2, sum=4.0, sum_of_squares=10.0,
+                records=2, values=3, min_values=1, max_values=2, sum=4.0, sum_of_squares=10.0,
                 minimum=0.0, maximum=3.0, zeros=1,
             ),
             id="lengths_of_byte_strings",
@@ -120,4 +120,4 @@ def test_merging_no_records_changes_nothing() -> None:
     before = asdict(summary)
     summary.merge(FeatureSummary())
     assert asdict(summary) == before
-    assert summary.least_values == 2
+    assert summary.min_values == 2

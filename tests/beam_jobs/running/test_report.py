@@ -53,7 +53,7 @@ def test_summary() -> None:
         "/data/out is complete\n"
         "  inputs       12,021\n"
         "  written      12,011\n"
-        "  duplicates   3 (2 with other labels than the kept)\n"
+        "  duplicates   3 (2 with other labels than the record kept)\n"
         "  quarantined  7: corrupt 5, bad_row 1, too_small 1\n"
         "  size         3.0 MB\n"
         "  clipped      1,000 boxes that reached beyond their image\n"

@@ -35,9 +35,9 @@ def test_a_shard_with_the_planned_layouts():
 @pytest.mark.parametrize(
     ("codes", "sentence"),
     [
-        ([0, 0, 1], "s holds 1 records of layout 'b', the plan gives it 0: "),
-        ([0, 2], "s holds 1 records of layout 'a', the plan gives it 2: "),
-        ([], "s holds 0 records of layout 'a', the plan gives it 2: "),
+        ([0, 0, 1], "s holds 1 records of layout 'b', but the plan gives it 0: "),
+        ([0, 2], "s holds 1 records of layout 'a', but the plan gives it 2: "),
+        ([], "s holds 0 records of layout 'a', but the plan gives it 2: "),
     ],
 )
 def test_a_shard_with_other_layouts(codes: list[int], sentence: str):

@@ -23,7 +23,7 @@ FRACTIONS = st.lists(st.integers(1, 20), min_size=1, max_size=5).map(
     lambda parts: np.array(parts) / sum(parts)
 )
 NO_NAME = (
-    " needs a name of its own in lower-case letters, digits and underscores: write for example "
+    " needs a unique name in lower-case letters, digits and underscores: write for example "
     "train=0.9,validation=0.1"
 )
 

@@ -31,7 +31,7 @@ TABLES = {
     "csv": "image,layout\n" + "".join(f"{number}.jpg,shop\n" for number in range(40)),
     "jsonl": "".join(f'{{"image": "{number}.jpg", "layout": "shop"}}\n' for number in range(40)),
 }
-CUT_OFF = "ends before its compressed data does: it was cut off; copy it again, or write it anew"
+CUT_OFF = "ends before its compressed data does: it was cut off; copy or write it again"
 
 
 def decompressed(suffix: str, data: bytes, *, piece_bytes: int = 1 << 20) -> bytes:
@@ -74,7 +74,7 @@ def test_a_damaged_file_is_an_error(suffix: str, damage: str) -> None:
 def test_a_wrong_checksum_is_an_error() -> None:
     data = bytearray(gzip.compress(TEXT))
     data[-8] ^= 1
-    sentence = r"t\.gz can't be decompressed, .*incorrect data check: copy it again, or write it"
+    sentence = r"t\.gz can't be decompressed, .*incorrect data check: copy or write it again"
     with pytest.raises(BuildError, match=sentence):
         decompressed(".gz", bytes(data))
 

@@ -625,7 +625,7 @@ def test_broken_parquet_ends_the_build_with_a_sentence(tmp_path: Path, damage: s
     parquet.write_table(Table.from_pydict({"image": ["a"], "layout": ["x"]}), path)
     data = {"text": b"image,layout\na,x\n", "cut_off": path.read_bytes()[:-20], "empty": b""}
     path.write_bytes(data[damage])
-    sentence = rf"^{path} can't be read as Parquet: .*[^.]: copy it again, or write it anew"
+    sentence = rf"^{path} can't be read as Parquet: .*[^.]: copy or write it again"
     with pytest.raises(BuildError, match=sentence):
         read_rows(source("parquet", path))
 
