@@ -4,12 +4,12 @@ import numbers
 from typing import Any
 
 
-def check_integer(name: str, value: Any, *, example: int, least: int = 1) -> None:
-    """Raises ValueError unless the value is an integer of at least `least`."""
+def check_integer(name: str, value: Any, *, example: int, minimum: int = 1) -> None:
+    """Raises ValueError unless the value is an integer of at least `minimum`."""
     if not _is(numbers.Integral, value):
         raise ValueError(f"{name} must be an integer, such as {example}, got {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}")
+    if value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {value}")
 
 
 def check_number(name: str, value: Any, *, example: float) -> None:
@@ -27,10 +27,10 @@ def check_type(name: str, value: Any, allowed: type, *, example: str) -> None:
 
 
 def as_integer(name: str, value: Any, *, example: int) -> int:
-    """An integer as an int, also where it is in a tensor or a variable of TensorFlow or Keras.
+    """Converts an integer, or a tensor or variable that holds one, to an int.
 
     Raises:
-      ValueError: it is none.
+      ValueError: the value is not an integer.
     """
     number = value.numpy() if hasattr(value, "numpy") else value
     if getattr(number, "shape", None) == ():

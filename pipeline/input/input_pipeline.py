@@ -82,7 +82,7 @@ class InputPipeline:
             table = RecordTable.in_shard_order(info, split)
         else:
             table = load_record_table(info, split, config)
-        mean_bytes = sum(each.size_bytes for each in shards) // sum(s.records for s in shards)
+        mean_bytes = sum(s.size_bytes for s in shards) // sum(s.records for s in shards)
         with tf.init_scope():  # tensors that every graph shares, also when a graph is being traced
             reader = RecordReader(table, config.reading, mean_bytes=mean_bytes)
         return cls(

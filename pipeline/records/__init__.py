@@ -1,1 +1,1 @@
-"""A dataset directory as the runtime sees it."""
+"""Dataset directories: their description, and the records in them."""

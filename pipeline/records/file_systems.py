@@ -1,4 +1,4 @@
-"""File systems that TensorFlow lacks, from tensorflow-io."""
+"""Loads file systems that TensorFlow lacks from tensorflow-io."""
 
 import ctypes
 import functools
@@ -11,10 +11,10 @@ TENSORFLOW_IO_SCHEMES = ("az", "har", "hdfs", "http", "https", "oss", "s3", "vie
 
 
 def load_file_system(path: str) -> None:
-    """Makes TensorFlow able to read a path, with tensorflow-io where it needs it.
+    """Loads tensorflow-io if TensorFlow needs it to read a path.
 
     Raises:
-      ValueError: nothing that is installed can.
+      ValueError: nothing that is installed can read the path.
     """
     scheme, separator, _ = path.partition("://")
     if not separator:
@@ -44,7 +44,7 @@ def _load_tensorflow_io(scheme: str) -> None:
         raise ValueError(
             f"TensorFlow {tf.__version__} can't read {scheme}:// by itself: {remedy}"
         ) from error
-    if scheme not in _schemes():  # it has warned, and told which symbols are missing
+    if scheme not in _schemes():  # tensorflow-io has warned, with the symbols that are missing
         raise ValueError(
             f"TensorFlow {tf.__version__} can't read {scheme}:// by itself, and the file systems "
             f"of the tensorflow-io that is installed don't load with it: {remedy}"
@@ -59,10 +59,11 @@ def _schemes() -> list[str]:
 def _exit_before_destructors() -> None:
     """Keeps the exit status of a process that has used s3://.
 
-    While a process exits, tensorflow-io's client of S3 calls a logger that is gone already, which
-    ends in SIGABRT, whatever the status was to be (tensorflow/io issues 1912 and 2039, mended after
-    the last release). So the C library is told to exit for good before it comes to what had been
-    loaded till now. Python has ended by then; what is left to do is to write C's buffers.
+    While a process exits, tensorflow-io's client of S3 calls a logger that is destroyed already.
+    The process ends by SIGABRT, whatever its status was (tensorflow/io issues 1912 and 2039, fixed
+    after the last release). So this has the C library end the process before it comes to the
+    destructors of libraries loaded until now. Python has ended by then; only C's buffers are left
+    to be written.
     """
     library = ctypes.CDLL(None)
     library.on_exit(library._exit, None)  # called with the status, last

@@ -1,4 +1,4 @@
-"""What a dataset directory says of itself."""
+"""Descriptions of dataset directories, read from their manifests."""
 
 import os
 from dataclasses import dataclass
@@ -26,7 +26,13 @@ DATA_DIR_VARIABLE = "TILLROLL_DATA_DIR"
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetInfo:
-    """A finished dataset directory: its manifest, and which damaged records are left out."""
+    """A finished dataset directory.
+
+    Attributes:
+      data_dir: the directory.
+      manifest: its manifest.
+      excluded: damaged records that are left out.
+    """
 
     data_dir: str
     manifest: Manifest
@@ -44,11 +50,11 @@ class DatasetInfo:
 
     @property
     def digest(self) -> str:
-        """Hex SHA-256 that two directories share exactly if their records are the same."""
+        """Hex SHA-256, equal for two directories if and only if their records are the same."""
         return self.manifest.digest
 
     def split(self, name: str) -> Split:
-        """One split.
+        """Returns the description of a split.
 
         Raises:
           ValueError: there is no such split.
@@ -61,30 +67,31 @@ class DatasetInfo:
         return self.manifest.splits[name]
 
     def records(self, split: str) -> int:
-        """Records of a split, less those left out."""
+        """Returns the number of records of a split, without those that are left out."""
         return sum(self._shard_records(split))
 
     def vocabulary(self, category: str) -> tuple[str, ...]:
-        """Values of a category; position is id.
+        """Returns the values of a category; position is id.
 
         Raises:
           ValueError: there is no such category.
         """
         if category not in self.manifest.vocabularies:
             raise ValueError(
-                f"{category!r} is no category of {self.data_dir}: choose one of "
+                f"{category!r} is not a category of {self.data_dir}: choose one of "
                 f"{', '.join(self.manifest.vocabularies)}, or build it with "
                 f"--label {category}:category"
             )
         return self.manifest.vocabularies[category]
 
     def record_index(self, split: str) -> RecordIndex:
-        """Index of all records of a split, shard by shard, those left out included."""
-        paths = [os.path.join(self.data_dir, each.index_name) for each in self.split(split).shards]
+        """Reads the index of all records of a split, shard by shard, with those left out."""
+        shards = self.split(split).shards
+        paths = [os.path.join(self.data_dir, shard.index_name) for shard in shards]
         return RecordIndex.concatenate([RecordIndex.from_bytes(read_file(path)) for path in paths])
 
     def values(self, split: str, feature: str) -> int:
-        """Number of values of a stored feature in all records of a split, by its statistics.
+        """Returns the number of values of a stored feature in a split, from the statistics.
 
         Raises:
           ValueError: there is no such split or feature, or the statistics can't be read.
@@ -99,10 +106,12 @@ class DatasetInfo:
         except ValueError as error:
             raise ValueError(f"{path} can't be read: {error}; build the dataset again") from error
         except KeyError as error:
-            raise ValueError(f"{path} has nothing on {error}: build the dataset again") from error
+            raise ValueError(
+                f"{path} says nothing about {error}: build the dataset again"
+            ) from error
 
     def steps_per_epoch(self, split: str, global_batch_size: int, *, block_length: int = 1) -> int:
-        """Full global batches in an epoch of training, at least 1.
+        """Returns the number of full global batches in an epoch of training, at least 1.
 
         Args:
           split: the split.
@@ -110,42 +119,41 @@ class DatasetInfo:
           block_length: as in `pipeline.config.Reading`.
 
         Raises:
-          ValueError: runs of this length do not make up a batch.
+          ValueError: a batch does not consist of whole blocks.
         """
         if global_batch_size < 1 or global_batch_size % block_length:
             raise ValueError(
                 f"global_batch_size must be a positive multiple of block_length {block_length}, "
                 f"got {global_batch_size}"
             )
-        runs = sum(records // block_length for records in self._shard_records(split))
-        return max(1, runs // (global_batch_size // block_length))
+        blocks = sum(records // block_length for records in self._shard_records(split))
+        return max(1, blocks // (global_batch_size // block_length))
 
     def evaluation_steps(self, split: str, global_batch_size: int) -> int:
-        """Global batches that hold each record of a split once, the last one padded.
+        """Returns the number of global batches that hold each record once, the last one padded.
 
         Raises:
-          ValueError: a batch holds no record.
+          ValueError: global_batch_size is not a positive integer.
         """
         check_integer("global_batch_size", global_batch_size, example=256)
         return -(-self.records(split) // global_batch_size)
 
     def _shard_records(self, split: str) -> list[int]:
         shards = self.split(split).shards
-        return [each.records - len(self.excluded.positions(each.name)) for each in shards]
+        return [shard.records - len(self.excluded.positions(shard.name)) for shard in shards]
 
 
 def load_info(data_dir: str | os.PathLike[str] | None = None) -> DatasetInfo:
     """Reads the manifest of a dataset directory.
 
     Args:
-      data_dir: the directory, on any file system that TensorFlow knows, tensorflow-io's included
-        where it is installed; None for the one that the environment variable TILLROLL_DATA_DIR
-        names.
+      data_dir: the directory, on any file system that TensorFlow knows, or tensorflow-io if it is
+        installed; None for the directory that the environment variable TILLROLL_DATA_DIR names.
 
     Raises:
-      ValueError: neither names a directory, its manifest can't be read, or nothing here can read
-        its file system.
-      FileNotFoundError: the directory holds no finished dataset, or may not be read.
+      ValueError: no directory is named, its manifest can't be read, or nothing that is installed
+        can read its file system.
+      FileNotFoundError: the directory holds no finished dataset, or access to it is denied.
     """
     directory = os.fspath(data_dir) if data_dir is not None else os.environ.get(DATA_DIR_VARIABLE)
     if not directory:
@@ -171,10 +179,10 @@ def load_info(data_dir: str | os.PathLike[str] | None = None) -> DatasetInfo:
 
 
 def _read_manifest(directory: str) -> Manifest:
-    """The manifest, if COMPLETED says that it is the one the build wrote.
+    """Reads the manifest, and checks by COMPLETED that it is the one that the build wrote.
 
     Raises:
-      ValueError: it can't be read, or is damaged.
+      ValueError: the manifest can't be read, or is damaged.
     """
     path = os.path.join(directory, MANIFEST)
     try:
@@ -188,22 +196,22 @@ def _read_manifest(directory: str) -> Manifest:
 
 
 def read_file(path: str) -> bytes:
-    """A whole file."""
+    """Reads a whole file."""
     with tf.io.gfile.GFile(path, "rb") as file:
         return file.read()
 
 
 def _why_missing(directory: str, name: str) -> str:
-    """Why a file is not to be had, or nothing where it is.
+    """Returns the reason why a file is missing, or "" if it is there.
 
     Raises:
-      ValueError: the store does not tell.
+      ValueError: the file system gives another error.
     """
     path = os.path.join(directory, name)
     try:
         if path.startswith("s3://"):
-            # `exists` would take any fault of S3 for a no, so that a moment's fault would bring
-            # back the records that are left out.
+            # `exists` returns False at any error of S3, so a passing error would bring back the
+            # records that are left out.
             with tf.io.gfile.GFile(path, "rb") as file:
                 file.read(1)
         elif not tf.io.gfile.exists(path):
@@ -211,7 +219,7 @@ def _why_missing(directory: str, name: str) -> str:
     except tf.errors.NotFoundError:
         return f"no file {name}"
     except tf.errors.PermissionDeniedError:
-        # Whoever may not list a bucket of S3 is told so of files that are not there, too.
+        # Without the right to list a bucket, S3 answers like this for missing files, too.
         return f"access to {name} is denied"
     except tf.errors.OpError as error:
         raise ValueError(f"{path} can't be read: {error.message}") from error

@@ -1,4 +1,4 @@
-"""SavedModels that take image files, and need nothing of this package."""
+"""SavedModels that take image files and do not need this package."""
 
 import dataclasses
 import json
@@ -20,39 +20,40 @@ IMAGES = "images"
 def export(task: Task, model: Any, info: DatasetInfo, directory: str | os.PathLike[str]) -> None:
     """Exports a trained model.
 
-    The SavedModel has two signatures, both with the outputs of `task.predictions`; where "label"
-    is among them it is the value's name, string [n], and "label_id" its place in the vocabulary.
+    The SavedModel has two signatures, both with the outputs of `task.predictions`. If "label" is
+    among them, it is the name of the value, string [n], and "label_id" its id, int64 [n].
 
     - "serving_default" takes `image_bytes`, string [n]: JPEG or PNG files of any size. They are
-      made what the input pipeline would have made of them; of JPEG files, EXIF orientation counts.
-      That of PNG files and colour profiles are ignored.
+      converted like those of the dataset. The EXIF orientation of PNG files and color profiles are
+      ignored.
     - "images" takes `images`, float32 [n, height, width, channels] in 0…1, as the input pipeline
       makes them.
 
-    `assets.extra/tillroll.json` tells the task and its options, the dataset's digest, the inputs,
-    and the vocabulary.
+    `assets.extra/tillroll.json` holds the task and its options, the digest of the dataset, the
+    inputs and the vocabulary.
 
     Args:
-      task: what the model was trained for.
-      model: its Keras model, built under any strategy.
-      info: the dataset it was trained on.
-      directory: where to write; a SavedModel that is there is replaced once the new one is whole.
+      task: the task of the model.
+      model: the Keras model, built under any strategy.
+      info: the dataset on which the model was trained.
+      directory: directory to write; a SavedModel that is there is replaced once the new one is
+        whole.
 
     Raises:
-      ValueError: something else is there.
+      ValueError: something else than a SavedModel is there.
     """
     target = os.fspath(directory).rstrip("/")
     if tf.io.gfile.exists(target) and not tf.saved_model.contains_saved_model(target):
-        raise ValueError(f"{target} is there and is no SavedModel: choose another directory")
+        raise ValueError(f"{target} exists and is not a SavedModel: choose another directory")
     config = task.inputs(info)
     vocabulary = info.vocabulary(config.label)
 
     def predictions(images: tf.Tensor) -> dict[str, tf.Tensor]:
-        found = dict(task.predictions(model(images, training=False)))
-        if "label" in found:
-            found["label_id"] = found["label"]
-            found["label"] = tf.gather(tf.constant(vocabulary), found["label"])
-        return found
+        outputs = dict(task.predictions(model(images, training=False)))
+        if "label" in outputs:
+            outputs["label_id"] = outputs["label"]
+            outputs["label"] = tf.gather(tf.constant(vocabulary), outputs["label"])
+        return outputs
 
     def from_files(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
         images = tf.map_fn(
@@ -91,7 +92,9 @@ def export(task: Task, model: Any, info: DatasetInfo, directory: str | os.PathLi
 def _describe(task: Any, info: DatasetInfo, config: InputConfig) -> dict[str, Any]:
     return {
         "task": f"{type(task).__module__}:{type(task).__qualname__}",
-        "options": {each.name: str(getattr(task, each.name)) for each in dataclasses.fields(task)},
+        "options": {
+            field.name: str(getattr(task, field.name)) for field in dataclasses.fields(task)
+        },
         "dataset_digest": info.digest,
         "inputs": {
             "height": config.height,

@@ -1,4 +1,4 @@
-"""What the trainer needs to know of a model: a task, which anyone can write."""
+"""Tasks: models with inputs, losses and metrics, in the form that the trainer takes."""
 
 import dataclasses
 import importlib
@@ -17,33 +17,34 @@ class Task(Protocol):
     """A model with its loss: a frozen dataclass whose fields are its options.
 
     Batches are dicts of the features that `inputs` names. Losses and metrics are values of single
-    examples; the trainer weighs and averages them over all replicas.
+    examples; the trainer weighs and averages them over all replicas. Anyone can write a task: see
+    `pipeline.tasks.layout_classifier` for one.
     """
 
     def inputs(self, info: DatasetInfo) -> InputConfig:
-        """What the model wants to see: size, channels and, among `features`, "image"."""
+        """Returns the inputs of the model: size, channels and `features`, with "image"."""
 
     def build(self, info: DatasetInfo) -> Any:
-        """The Keras model, from images float32 [n, height, width, channels] in 0…1 to outputs.
+        """Builds the Keras model, from images float32 [n, height, width, channels] in 0…1.
 
-        Called under the scope of the strategy.
+        The trainer calls it under the scope of the strategy.
         """
 
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
-        """Loss of each example, float32 [n]."""
+        """Computes the loss of each example, float32 [n]."""
 
     def metrics(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, MetricValue]:
-        """Further values of each example by name, float32 [n]; higher is better.
+        """Computes further values of each example by name, float32 [n]; higher is better.
 
-        A metric that says nothing of some examples is a pair of values and weights, both [n]: an
-        example of weight 0 is left out of its mean.
+        A metric that is undefined for some examples is a pair of values and weights, both [n]: an
+        example of weight 0 is left out of the mean.
         """
 
     def predictions(self, outputs: Any) -> dict[str, Any]:
-        """What is exported and drawn, by name, [n, ...].
+        """Computes the predictions to export and to draw, by name, [n, ...].
 
-        "label" is the id of a value of the category that `inputs` names; what ends in "mask" is
-        an image in 0…1, [n, height, width].
+        "label" is the id of a value of the category that `inputs` names. Names that end in "mask"
+        are images in 0…1, float32 [n, height, width].
         """
 
 

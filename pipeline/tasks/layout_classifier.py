@@ -1,4 +1,4 @@
-"""The task of telling receipts' layouts, or another category, apart."""
+"""The task of classifying receipts by layout, or by another category."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ class LayoutClassifier:
     """A convolutional net with a softmax over the values of a category.
 
     Attributes:
-      label: the category, the layout or a label of type category; batches are spread evenly over
-        its values.
-      size: height and width of the greyscale images in pixels.
+      label: the category, the layout or a label of type category; its values are spread evenly over
+        batches.
+      size: height and width of the grayscale images in pixels.
       depth: "shallow" is one convolution, pooled, and a dense layer; "deep" is four stages of two
         normalized convolutions each, averaged over the image, and a dense layer.
       width: filters of the first convolution; each further stage of "deep" doubles them.
       units: units of the dense layer.
       dropout: fraction of the dense layer's outputs set to 0 while training.
       label_smoothing: share of the target that is spread over all values.
-      augment: images are turned, scaled, tilted and lit at random.
+      augment: rotates, scales, tilts and lights images at random.
     """
 
     label: str = "layout"
@@ -55,7 +55,7 @@ class LayoutClassifier:
                 raise ValueError(f"{name} must be 0 to less than 1, got {getattr(self, name)}")
 
     def inputs(self, info: DatasetInfo) -> InputConfig:
-        """Greyscale images and the id of their category."""
+        """Asks for grayscale images and the ids of their category."""
         return InputConfig(
             height=self.size,
             width=self.size,
@@ -67,10 +67,10 @@ class LayoutClassifier:
         )
 
     def build(self, info: DatasetInfo) -> keras.Model:
-        """From images float32 [n, size, size, 1] to logits float32 [n, values].
+        """Builds the model, from images float32 [n, size, size, 1] to logits float32 [n, values].
 
         Raises:
-          ValueError: the category has a single value, or is none.
+          ValueError: the category has a single value, or does not exist.
         """
         values = len(info.vocabulary(self.label))
         if values < 2:
@@ -103,7 +103,7 @@ class LayoutClassifier:
             for _ in range(2):
                 layers += [
                     keras.layers.Conv2D(self.width << stage, 3, padding="same", use_bias=False),
-                    # Not over the batch: what an example gives must not depend on its neighbours.
+                    # Not normalized over the batch: outputs must not depend on the other examples.
                     keras.layers.GroupNormalization(_GROUPS),
                     keras.layers.ReLU(),
                 ]
@@ -111,19 +111,19 @@ class LayoutClassifier:
         return [*layers, keras.layers.GlobalAveragePooling2D()]
 
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
-        """Cross-entropy of each example, float32 [n]."""
+        """Computes the cross-entropy of each example, float32 [n]."""
         values = outputs.shape[-1]
         target = tf.one_hot(batch["label"], values) * (1 - self.label_smoothing)
         target += self.label_smoothing / values
         return tf.nn.softmax_cross_entropy_with_logits(target, outputs)
 
     def metrics(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Whether the likeliest value is the right one."""
-        found = tf.argmax(outputs, axis=-1)
-        return {"accuracy": tf.cast(found == batch["label"], tf.float32)}
+        """Computes the accuracy: 1 if the most likely value is right, else 0; float32 [n]."""
+        predicted = tf.argmax(outputs, axis=-1)
+        return {"accuracy": tf.cast(predicted == batch["label"], tf.float32)}
 
     def predictions(self, outputs: Any) -> dict[str, Any]:
-        """The id of the likeliest value, int64 [n], and its probability, float32 [n]."""
+        """Predicts the id of the most likely value, int64 [n], and its probability, float32 [n]."""
         probabilities = tf.nn.softmax(outputs)
         return {
             "label": tf.argmax(outputs, axis=-1),

@@ -1,4 +1,4 @@
-"""The task of finding the text of a receipt: a mask, learned from the boxes of its lines."""
+"""The task of finding text on receipts: a mask, learned from the boxes of the lines."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ class TextDetector:
     """A small U-Net whose outputs are logits of text, one for each 4 by 4 pixels.
 
     Attributes:
-      height, width: size of the greyscale images in pixels, multiples of 16.
-      filters: of the first convolution; they double with each halving of the image.
-      max_boxes: lines of a receipt that count; further ones are taken for background.
-      augment: images and boxes are turned, scaled and tilted at random, images are lit.
+      height, width: size of the grayscale images in pixels, multiples of 16.
+      filters: filters of the first convolution; they double each time the image is halved.
+      max_boxes: maximum number of lines of a receipt; further lines count as background.
+      augment: rotates, scales and tilts images and boxes, and lights images, at random.
     """
 
     height: int = 512
@@ -45,7 +45,7 @@ class TextDetector:
             raise ValueError(f"max_boxes must be at least 1, got {self.max_boxes}")
 
     def inputs(self, info: DatasetInfo) -> InputConfig:
-        """Grayscale images and the boxes of their lines.
+        """Asks for grayscale images and the boxes of their lines.
 
         Raises:
           ValueError: no record of the dataset has a box.
@@ -65,7 +65,10 @@ class TextDetector:
         )
 
     def build(self, info: DatasetInfo) -> keras.Model:
-        """From images float32 [n, height, width, 1] to logits float32 [n, height/4, width/4, 1]."""
+        """Builds the model, from images [n, height, width, 1] to logits [n, height/4, width/4, 1].
+
+        Both are float32.
+        """
         image = keras.Input((self.height, self.width, 1), name="image")
         at_2 = _convolution(image, self.filters, strides=2)
         at_4 = _convolution(_convolution(at_2, 2 * self.filters, strides=2), 2 * self.filters)
@@ -77,51 +80,51 @@ class TextDetector:
         return keras.Model(image, keras.layers.Conv2D(1, 1, dtype="float32")(up_4))
 
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
-        """Mean cross-entropy of the cells plus 1 - Dice coefficient, float32 [n].
+        """Computes the mean cross-entropy of the cells plus 1 - Dice coefficient, float32 [n].
 
-        A receipt without boxes was not annotated, as each has text: its loss is 0.
+        All receipts have text, so a receipt without boxes was not annotated: its loss is 0.
         """
         logits = outputs[..., 0]
         mask = text_mask(batch["boxes"], *logits.shape[1:])
         entropy = tf.nn.sigmoid_cross_entropy_with_logits(labels=mask, logits=logits)
-        found = tf.sigmoid(logits)
-        common, both = _area(found * mask), _area(found + mask)
+        predicted = tf.sigmoid(logits)
+        common, both = _area(predicted * mask), _area(predicted + mask)
         # The 1 keeps a division by 0 away from receipts without boxes.
         losses = tf.reduce_mean(entropy, axis=(1, 2)) + 1 - (2 * common + 1) / (both + 1)
         return losses * _has_boxes(batch)
 
     def metrics(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, MetricValue]:
-        """Intersection over union of the cells, of receipts that have boxes."""
+        """Computes the intersection over union of the cells, for receipts that have boxes."""
         logits = outputs[..., 0]
         mask = text_mask(batch["boxes"], *logits.shape[1:]) >= 0.5
-        found = logits >= 0
-        common = _area(tf.cast(found & mask, tf.float32))
-        either = _area(tf.cast(found | mask, tf.float32))
+        predicted = logits >= 0
+        common = _area(tf.cast(predicted & mask, tf.float32))
+        either = _area(tf.cast(predicted | mask, tf.float32))
         return {"iou": (common / tf.maximum(either, 1), _has_boxes(batch))}
 
     def predictions(self, outputs: Any) -> dict[str, Any]:
-        """Probability of text in each cell, float32 [n, height/4, width/4]."""
+        """Predicts the probability of text in each cell, float32 [n, height/4, width/4]."""
         return {"mask": tf.sigmoid(outputs[..., 0])}
 
 
 def _has_boxes(batch: Mapping[str, Any]) -> Any:
-    """1 for examples with a box that is not empty, else 0; float32 [n]."""
+    """Returns 1 for examples with a box that is not empty, else 0; float32 [n]."""
     return tf.cast(tf.reduce_any(batch["boxes"] != 0, axis=(1, 2)), tf.float32)
 
 
 def text_mask(boxes: Any, height: int, width: int) -> Any:
-    """Draws boxes.
+    """Draws boxes as a mask.
 
-    How much of a cell a box covers is how much of its row times how much of its column, so that
-    the sum over the boxes is a product of matrices: nothing is as large as boxes × cells.
+    A box covers the fraction of a cell's row times the fraction of its column. So the sum over the
+    boxes is a product of matrices, and no array of the size boxes × cells is needed.
 
     Args:
       boxes: float32 [n, max_boxes, 4] of (ymin, xmin, ymax, xmax) in 0…1; rows of 0 draw nothing.
       height, width: cells of the mask.
 
     Returns:
-      Which part of each cell is covered, float32 [n, height, width]. Where boxes overlap their
-      parts are added, up to 1.
+      The covered fraction of each cell, float32 [n, height, width]. Where boxes overlap, their
+      fractions are added, up to 1.
     """
     ymin, xmin, ymax, xmax = tf.unstack(boxes, axis=-1)
     rows = _covered(ymin, ymax, height)
@@ -130,7 +133,7 @@ def text_mask(boxes: Any, height: int, width: int) -> Any:
 
 
 def _covered(start: Any, end: Any, cells: int) -> Any:
-    """Which part of each of so many cells lies between two points in 0…1: [n, boxes, cells]."""
+    """Computes the fraction of each cell between two points in 0…1: float32 [n, boxes, cells]."""
     first = tf.range(cells, dtype=tf.float32)
     start, end = start[..., None] * cells, end[..., None] * cells
     return tf.maximum(tf.minimum(end, first + 1) - tf.maximum(start, first), 0.0)
@@ -142,11 +145,11 @@ def _area(cells: Any) -> Any:
 
 def _convolution(inputs: Any, filters: int, *, strides: int = 1) -> Any:
     outputs = keras.layers.Conv2D(filters, 3, strides, padding="same", use_bias=False)(inputs)
-    # Not over the batch: what an example gives must not depend on its neighbours.
+    # Not normalized over the batch: outputs must not depend on the other examples.
     return keras.layers.ReLU()(keras.layers.GroupNormalization(_GROUPS)(outputs))
 
 
 def _merge(coarse: Any, fine: Any, filters: int) -> Any:
-    """Brings what is seen in the coarse to the fine."""
+    """Enlarges coarse features and merges them with fine ones."""
     enlarged = keras.layers.UpSampling2D()(coarse)
     return _convolution(keras.layers.Concatenate()([enlarged, fine]), filters)

@@ -58,11 +58,11 @@ class Checkpoints:
             self._identity = tf.Variable(identity.to_json(), dtype=tf.string, trainable=False)
         self._options_now = identity
         self._directory = directory
-        weights = {id(each) for each in model.weights}
+        weights = {id(variable) for variable in model.weights}
         self._checkpoint = tf.train.Checkpoint(
             model=model,
             # The seeds of dropout, which are not among Keras' weights.
-            seeds=[each.value for each in model.variables if id(each) not in weights],
+            seeds=[variable.value for variable in model.variables if id(variable) not in weights],
             optimizer=optimizer,
             identity=self._identity,
         )

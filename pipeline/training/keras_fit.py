@@ -98,11 +98,11 @@ class EpochCheckpoints(keras.callbacks.Callback):
             )
         with model.distribute_strategy.scope():
             model.optimizer.build(model.trainable_variables)
-        weights = {id(each) for each in model.weights}
+        weights = {id(variable) for variable in model.weights}
         self._checkpoint = tf.train.Checkpoint(
             model=model,
             # The seeds of dropout, which are not among Keras' weights.
-            seeds=[each.value for each in model.variables if id(each) not in weights],
+            seeds=[variable.value for variable in model.variables if id(variable) not in weights],
             optimizer=model.optimizer,
         )
         directory = os.fspath(directory)

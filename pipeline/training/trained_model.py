@@ -1,4 +1,4 @@
-"""The model that a training run has left in its folder."""
+"""Loads models from the folders of training runs."""
 
 import json
 import os
@@ -19,7 +19,7 @@ FOLDERS = {"best": BEST, "newest": CHECKPOINTS}
 
 
 class TrainedModel(NamedTuple):
-    """A Keras model with the weights of a step, what it was trained for, and on which dataset."""
+    """A Keras model with the weights of a step, its task and its dataset."""
 
     task: Task
     model: Any

@@ -207,14 +207,14 @@ print([tuple(image.shape) for image in strategy.experimental_local_results(image
         pytest.param(
             {"config": InputConfig(label="colour")},
             None,
-            "'colour' is no category of .*: choose one of layout, or build it with "
+            "'colour' is not a category of .*: choose one of layout, or build it with "
             "--label colour:category",
             id="label",
         ),
         pytest.param(
             {"config": InputConfig(balance=Balance(by="shop"))},
             None,
-            "'shop' is no category",
+            "'shop' is not a category",
             id="balance",
         ),
         pytest.param(

@@ -117,7 +117,7 @@ def test_what_is_no_model_stays(directory: Path, tmp_path: Path):
     other = tmp_path / "notes" / "precious.txt"
     other.parent.mkdir()
     other.write_text("kept")
-    with pytest.raises(ValueError, match="notes is there and is no SavedModel: choose another"):
+    with pytest.raises(ValueError, match="notes exists and is not a SavedModel: choose another"):
         export(CLASSIFIER, CLASSIFIER.build(info), info, other.parent)
     assert [path.name for path in tmp_path.rglob("*")] == ["notes", "precious.txt"]
 

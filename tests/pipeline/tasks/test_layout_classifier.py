@@ -121,7 +121,7 @@ def test_errors(options: dict, sentence: str):
 
 
 def test_needs_a_category_of_several_values(directory: Path, tmp_path: Path):
-    with pytest.raises(ValueError, match=r"'shop' is no category of .*: choose one of layout"):
+    with pytest.raises(ValueError, match=r"'shop' is not a category of .*: choose one of layout"):
         LayoutClassifier(label="shop").build(load_info(directory))
     alike = write_dataset(tmp_path / "alike", counts={"alpha": 4})
     with pytest.raises(ValueError, match="has the same 'layout': there is nothing to classify"):
