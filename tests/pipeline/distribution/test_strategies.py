@@ -62,7 +62,7 @@ def tf_config(cluster: Any, kind: str = "worker", index: int = 0) -> str:
         (
             "auto",
             tf_config(PS, "worker", 2),
-            "task worker 2 of a cluster of 1 chief, 2 worker, 1 ps: each process needs a task",
+            "task worker 2 of a cluster of 1 chief, 2 worker, 1 ps: give each process a task",
         ),
         ("auto", tf_config(PS, "evaluator"), "task evaluator 0 of a cluster of 1 chief"),
         # A cluster of the other kind.
