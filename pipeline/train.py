@@ -280,7 +280,7 @@ def configured(config: InputConfig, args: argparse.Namespace) -> InputConfig:
     """Changes what a task wants to see where the command's options say otherwise."""
     features = config.features
     if features and (args.placement or config.placement) == "device":
-        features = tuple(dict.fromkeys((*features, "seed")))
+        features = config.with_features("seed").features
     changed: InputConfig = _INPUT.replace(
         config,
         args,
