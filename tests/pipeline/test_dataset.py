@@ -233,9 +233,9 @@ print([tuple(image.shape) for image in strategy.experimental_local_results(image
         pytest.param(
             {"config": InputConfig(reading=Reading(block_length=4))},
             (2, 0, 2),
-            "global_batch_size 10 can't be divided by 2 replicas in runs of 4: choose a multiple "
+            "global_batch_size 10 can't be divided by 2 replicas in blocks of 4 records: choose a multiple "
             "of 8",
-            id="batch size in runs",
+            id="batch size in blocks",
         ),
         pytest.param(
             {"config": InputConfig(reading=Reading(block_length=10))},

@@ -209,4 +209,6 @@ def test_a_batch_is_begun_before_the_one_before_is_taken(asked: int | None, tmp_
     while taken < most and time.monotonic() < until:
         time.sleep(0.01)
     time.sleep(0.2)  # any more would come at once
-    assert taken == most
+    assert taken >= most
+    if asked == 1:
+        assert taken == most
