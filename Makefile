@@ -12,7 +12,7 @@ INDEX := $(or $(UV_DEFAULT_INDEX),$(UV_INDEX_URL))
 export UV_PYTHON_DOWNLOADS := never
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: demo test lint docs test-newest test-halves peers dist lock check-lock clean
+.PHONY: demo test test-fast lint docs test-newest test-halves peers dist lock check-lock clean
 
 demo: .venv/ready
 	rm -rf $(DEMO)
@@ -28,6 +28,10 @@ demo: .venv/ready
 
 test: .venv/ready lint
 	$(BIN)/python -m pytest -n $(JOBS)
+
+# All but programs, servers, benchmarks and what else is slow: under two minutes.
+test-fast: .venv/ready lint
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
 
 lint: .venv/ready
 	$(BIN)/ruff check .

@@ -8,6 +8,13 @@ import pytest
 from tests.support.receipts import write_receipts
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what is slow as a whole: programs, servers and benchmarks in processes of their own."""
+    for item in items:
+        if {"end_to_end", "benchmarks"} & set(item.path.parts):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Table of 44 small receipts in 7 layouts."""

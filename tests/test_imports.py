@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = {
     "schemas": ("tensorflow", "keras", "apache_beam", "beam_jobs", "pipeline", "benchmarks"),

@@ -25,6 +25,8 @@ from schemas.manifest import COMPLETED, EXCLUDED, MANIFEST, STATISTICS, Manifest
 from schemas.tfrecord import frame, unframe
 from tests.support.receipts import contents
 
+pytestmark = pytest.mark.slow
+
 SHARD = "receipts-train.tfrecord-00002-of-00004"
 INDEX = "receipts-train.index-00002-of-00004"
 

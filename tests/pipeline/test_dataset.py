@@ -25,6 +25,8 @@ from pipeline.records.info import load_info
 from schemas.manifest import shard_name
 from tests.support.dataset_factory import BOX, LAYOUTS, read_index, write_dataset
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 FEATURES = ("image", "label", "boxes", "id")
 SMALL = InputConfig(height=64, width=64, channels=1, features=FEATURES)
@@ -233,8 +235,8 @@ print([tuple(image.shape) for image in strategy.experimental_local_results(image
         pytest.param(
             {"config": InputConfig(reading=Reading(block_length=4))},
             (2, 0, 2),
-            "global_batch_size 10 can't be divided by 2 replicas in blocks of 4 records: choose a multiple "
-            "of 8",
+            "global_batch_size 10 can't be divided by 2 replicas in blocks of 4 records: choose a "
+            "multiple of 8",
             id="batch size in blocks",
         ),
         pytest.param(

@@ -13,6 +13,8 @@ import pipeline
 import schemas
 import tillroll
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 OPTIONS = ("Balance", "InputConfig", "RandomCrop", "Reading")
 HEAVY = ("tensorflow", "keras", "numpy", "google.protobuf")

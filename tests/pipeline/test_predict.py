@@ -27,6 +27,8 @@ from schemas.manifest import shard_name
 from schemas.receipt import Label
 from tests.support.dataset_factory import BOX, LAYOUTS, write_dataset
 
+pytestmark = pytest.mark.slow
+
 LABELS = [Label(name="total", type="float")]
 NAMES = [name for name, count in sorted(LAYOUTS.items()) for _ in range(count)]
 IDS = [f"{name}-{number}" for number, name in enumerate(NAMES)]

@@ -21,6 +21,8 @@ from beam_jobs.rejection import Reason, RejectionError
 from schemas.manifest import Manifest
 from tests.support.receipts import contents, write_receipts
 
+pytestmark = pytest.mark.slow
+
 # A decoder with faults: what it does follows from the width of the image.
 KILLED, CRASHES, STALLS, SLEEPS, EXHAUSTS, EXITS, KILLED_ONCE = range(101, 108)
 FAULTY_DECODER = f"""

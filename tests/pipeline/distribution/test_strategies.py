@@ -27,6 +27,8 @@ from pipeline.training.trainer import Trainer
 from tests.support.dataset_factory import write_dataset
 from tests.support.tiny_task import TinyTask
 
+pytestmark = pytest.mark.slow
+
 PS = {"chief": ["a:1"], "worker": ["a:2", "a:3"], "ps": ["a:4"]}
 
 

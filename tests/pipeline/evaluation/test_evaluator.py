@@ -19,6 +19,8 @@ from pipeline.training.trainer import Trainer, TrainOptions
 from tests.support.dataset_factory import exclude, write_dataset
 from tests.support.tiny_task import TinyTask
 
+pytestmark = pytest.mark.slow
+
 COUNTS = {"alpha": 20, "beta": 9, "gamma": 2, "omega": 1}
 NAMES = sorted(COUNTS)
 

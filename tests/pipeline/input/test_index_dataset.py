@@ -23,6 +23,8 @@ from pipeline.sampling.integer_math import NUMPY
 from pipeline.sampling.plan import BatchPlan, example_seeds
 from tests.pipeline.sampling.test_plan import EPOCHS, PLANS, dealt
 
+pytestmark = pytest.mark.slow
+
 ARRAYS = TensorArrays()
 
 

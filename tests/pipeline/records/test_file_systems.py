@@ -18,6 +18,8 @@ import tensorflow as tf
 from pipeline.records.file_systems import TENSORFLOW_IO_SCHEMES
 from tests.support.processes import ROOT
 
+pytestmark = pytest.mark.slow
+
 REMEDY = (
     "pip install 'tillroll[io]' brings tensorflow-io and the TensorFlow 2.17 it works with; "
     "without it, choose a local directory or one of file, gs, ram"

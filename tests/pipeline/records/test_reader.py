@@ -22,6 +22,8 @@ from schemas.index import RecordIndex
 from schemas.manifest import index_name, shard_name
 from tests.support.dataset_factory import exclude, read_index, write_dataset
 
+pytestmark = pytest.mark.slow
+
 COUNTS = {"alpha": 40, "beta": 16, "gamma": 7, "omega": 1}
 RECORDS = sum(COUNTS.values())
 EXCLUDED = {1: [0, 6], 2: [3, 4, 5], 3: [15]}

@@ -18,6 +18,8 @@ from pipeline.records.info import DatasetInfo, load_info
 from pipeline.serving.preprocess import read_image
 from tests.support.dataset_factory import write_dataset
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def info(tmp_path_factory: pytest.TempPathFactory) -> DatasetInfo:

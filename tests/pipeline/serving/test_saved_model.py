@@ -22,6 +22,8 @@ from pipeline.tasks.layout_classifier import LayoutClassifier
 from pipeline.tasks.text_detector import TextDetector
 from tests.support.dataset_factory import LAYOUTS, write_dataset
 
+pytestmark = pytest.mark.slow
+
 CLASSIFIER = LayoutClassifier(size=48, width=8, units=8)
 DETECTOR = TextDetector(height=64, width=48, filters=8)
 TASKS = {"classifier": CLASSIFIER, "detector": DETECTOR}

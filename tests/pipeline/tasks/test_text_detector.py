@@ -20,6 +20,8 @@ from pipeline.training.trainer import Trainer, TrainOptions
 from tests.support.dataset_factory import BOX, HEIGHT, WIDTH, write_dataset
 from tests.support.training import train
 
+pytestmark = pytest.mark.slow
+
 SMALL = TextDetector(height=64, width=48, filters=8, max_boxes=4, augment=False)
 
 

@@ -20,6 +20,8 @@ from pipeline.training.options import TrainOptions
 from pipeline.training.trainer import Trainer
 from tests.support.dataset_factory import write_dataset
 
+pytestmark = pytest.mark.slow
+
 # Of the others, XLA lacks an op: geometric ones resample images, JpegArtifacts encodes them.
 COMPILED = [
     op

@@ -15,6 +15,8 @@ from pipeline.training.disk_full import disk_full_reason
 from pipeline.training.run_directory import RunFolder
 from tests.support.dataset_factory import write_dataset
 
+pytestmark = pytest.mark.slow
+
 
 def write_text(*_: Any) -> None:
     Path("/dev/full").write_text("a line\n")

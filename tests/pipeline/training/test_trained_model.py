@@ -18,6 +18,8 @@ from pipeline.training.trained_model import load_trained_model
 from pipeline.training.trainer import Trainer
 from tests.support.dataset_factory import LAYOUTS, write_dataset
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
