@@ -11,7 +11,7 @@ from tests.support.receipts import write_receipts
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what is slow as a whole: programs, servers and benchmarks in processes of their own."""
     for item in items:
-        if {"end_to_end", "benchmarks"} & set(item.path.parts):
+        if item.nodeid.startswith(("tests/end_to_end/", "tests/benchmarks/")):
             item.add_marker(pytest.mark.slow)
 
 
