@@ -178,7 +178,7 @@ def _train(
 
 
 def _why_no_more_steps(trainer: Trainer, options: RunOptions, first_step: int) -> str | None:
-    """Why a run has ended before its last step, or without taking any; None where it has not."""
+    """Explains why a run took no steps or not all of them; returns None if it took all."""
     if trainer.step < trainer.options.steps:
         return (
             f"the run ended at step {trainer.step:,}, as no evaluation within --patience "
@@ -190,7 +190,7 @@ def _why_no_more_steps(trainer: Trainer, options: RunOptions, first_step: int) -
 
 
 def _advice(error: Exception, folder: str, newest_step: int | None) -> str | None:
-    """What to do about a loss that is not finite, a damaged record or a full disk; else None."""
+    """Advises on a loss that is not finite, a damaged record or a full disk; else None."""
     if isinstance(error, tf.errors.OpError) and (sentence := read_failure_in(error)):
         return sentence
     if newest_step is None:

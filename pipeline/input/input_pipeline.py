@@ -227,7 +227,7 @@ _Weigh = Callable[[_BatchKey, dict[str, tf.Tensor]], tf.Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class _Mode:
-    """Where training and evaluation differ.
+    """The differences between training and evaluation.
 
     Attributes:
       batch_size: records of a batch of one replica.

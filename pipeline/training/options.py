@@ -1,4 +1,4 @@
-"""How a model is trained: the options of the trainer."""
+"""Options of the trainer."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import keras
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions:
-    """How a model is trained.
+    """Options of training a model.
 
     Attributes:
       steps: steps of the whole run.
