@@ -52,15 +52,6 @@ FREE_INPUT_OPTIONS = (
 )
 _FORMAT, _VERSION = "tillroll-run", 1
 
-# Options and augmentation ops of earlier checkpoints, and their names of today.
-_RENAMED_OPTIONS = {
-    "input.balance.temperature": "input.balance.alpha",
-    "input.reading.run_length": "input.reading.block_length",
-}
-_RENAMED_OPS = {"Crop": "RandomZoom", "JpegArtefacts": "JpegArtifacts", "Light": "UnevenLight"}
-_OP = re.compile(r"input\.augmentations\.\d+")
-_GREY = re.compile(rf"({_OP.pattern})\.grey")
-
 Value = str | int | float | bool | None
 
 
@@ -154,22 +145,10 @@ class RunIdentity:
 def _changes(
     then: Mapping[str, Value], now: Mapping[str, Value], defaults: Mapping[str, Value]
 ) -> Iterable[Change]:
-    # Both: an op that a user has named Crop is still the same op.
-    then, now = _renamed(then), _renamed(now)
     for name in sorted(then.keys() | now.keys()):
         change = Change(name, then.get(name, defaults.get(name)), now.get(name))
         if change.then != change.now:
             yield change
-
-
-def _renamed(values: Mapping[str, Value]) -> dict[str, Value]:
-    """Gives options and ops the names of today."""
-    renamed: dict[str, Value] = {}
-    for name, value in values.items():
-        if _OP.fullmatch(name):
-            value = _RENAMED_OPS.get(str(value), value)
-        renamed[_RENAMED_OPTIONS.get(name) or _GREY.sub(r"\1.gray", name)] = value
-    return renamed
 
 
 def _flatten(name: str, value: Any, values: dict[str, Value], defaults: dict[str, Value]) -> None:
