@@ -31,9 +31,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         write_tables(Path(folder), rows=known.rows, layouts=known.layouts, tables=known.files)
         print(f"wrote {known.rows:,} rows in {time.perf_counter() - started:.0f} s")
         command = [
-            *(sys.executable, "-m", "beam_jobs.build", "--dry-run"),
-            *("--input", f"{folder}/rows-*.csv", "--output", f"{folder}/out"),
-            *("--workers", str(known.workers)),
+            sys.executable,
+            "-m",
+            "beam_jobs.build",
+            "--dry-run",
+            "--input",
+            f"{folder}/rows-*.csv",
+            "--output",
+            f"{folder}/out",
+            "--workers",
+            str(known.workers),
         ]
 
         def run_command() -> None:

@@ -29,8 +29,16 @@ from benchmarks.peers.stored import read_manifest, storage
 from pipeline.records.info import load_info
 
 SWEEPS = (
-    *("batch-size", "parallel-reads", "parallel-decodes", "block-length", "channels", "size"),
-    *("replicas", "workers", "data-dir", "allocator"),
+    "batch-size",
+    "parallel-reads",
+    "parallel-decodes",
+    "block-length",
+    "channels",
+    "size",
+    "replicas",
+    "workers",
+    "data-dir",
+    "allocator",
 )
 ALLOCATORS: Mapping[str, Mapping[str, str]] = {
     "tensorflow": {},

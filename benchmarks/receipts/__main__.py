@@ -26,9 +26,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     started = time.perf_counter()
     try:
         records = generate(
-            options.out_dir, count=options.count, layouts=options.layouts, seed=options.seed,
-            size=options.size, workers=options.workers, progress=sys.stderr.isatty(),
-        )  # fmt: skip
+            options.out_dir,
+            count=options.count,
+            layouts=options.layouts,
+            seed=options.seed,
+            size=options.size,
+            workers=options.workers,
+            progress=sys.stderr.isatty(),
+        )
         if options.contact_sheet:
             contact_sheet(records, options.contact_sheet)
     except (ValueError, OSError) as error:

@@ -1,4 +1,4 @@
-"""What lies below the paper, drawn by arithmetic."""
+"""Surfaces below the paper, drawn by arithmetic."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,18 +12,35 @@ Colour = tuple[int, int, int]
 
 # Dark and light colour between which a texture varies.
 _PALETTES: dict[str, tuple[tuple[Colour, Colour], ...]] = {
-    "wood": (((82, 50, 28), (158, 108, 66)), ((120, 84, 52), (206, 168, 122)),
-             ((46, 30, 22), (98, 66, 46)), ((140, 118, 96), (204, 190, 170))),
-    "cloth": (((70, 78, 104), (128, 138, 164)), ((120, 96, 82), (186, 164, 144)),
-              ((58, 74, 62), (112, 130, 112)), ((150, 60, 58), (196, 110, 100))),
+    "wood": (
+        ((82, 50, 28), (158, 108, 66)),
+        ((120, 84, 52), (206, 168, 122)),
+        ((46, 30, 22), (98, 66, 46)),
+        ((140, 118, 96), (204, 190, 170)),
+    ),
+    "cloth": (
+        ((70, 78, 104), (128, 138, 164)),
+        ((120, 96, 82), (186, 164, 144)),
+        ((58, 74, 62), (112, 130, 112)),
+        ((150, 60, 58), (196, 110, 100)),
+    ),
     "dark": (((22, 22, 26), (62, 62, 70)), ((34, 26, 22), (78, 66, 58))),
-    "plain": (((150, 148, 142), (206, 204, 198)), ((96, 112, 124), (150, 166, 178)),
-              ((186, 176, 158), (226, 218, 204))),
-    "stone": (((96, 96, 98), (196, 194, 190)), ((60, 62, 66), (140, 140, 144)),
-              ((168, 160, 150), (230, 226, 220))),
-    "checked": (((160, 52, 50), (232, 226, 218)), ((58, 84, 140), (226, 228, 230)),
-                ((70, 110, 76), (226, 226, 214))),
-}  # fmt: skip
+    "plain": (
+        ((150, 148, 142), (206, 204, 198)),
+        ((96, 112, 124), (150, 166, 178)),
+        ((186, 176, 158), (226, 218, 204)),
+    ),
+    "stone": (
+        ((96, 96, 98), (196, 194, 190)),
+        ((60, 62, 66), (140, 140, 144)),
+        ((168, 160, 150), (230, 226, 220)),
+    ),
+    "checked": (
+        ((160, 52, 50), (232, 226, 218)),
+        ((58, 84, 140), (226, 228, 230)),
+        ((70, 110, 76), (226, 226, 214)),
+    ),
+}
 
 
 def draw_background(
@@ -41,9 +58,13 @@ def draw_background(
       An "RGB" image.
     """
     field = {
-        "wood": _wood, "cloth": _cloth, "dark": _plain, "plain": _plain, "stone": _stone,
+        "wood": _wood,
+        "cloth": _cloth,
+        "dark": _plain,
+        "plain": _plain,
+        "stone": _stone,
         "checked": _checked,
-    }[kind](rng, texture)  # fmt: skip
+    }[kind](rng, texture)
     dark, light = pick(rng, _PALETTES[kind])
     grey = greyscale(field).resize(size, Image.Resampling.BILINEAR)
     return ImageOps.colorize(grey, dark, light)

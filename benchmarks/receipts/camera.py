@@ -1,4 +1,4 @@
-"""Where the camera puts the paper: a homography, and what it does to points and boxes.
+"""The camera's view of the paper: a homography, applied to points and boxes.
 
 Coordinates are continuous: pixel i spans i to i + 1, as Pillow's transforms have it.
 """
@@ -35,11 +35,13 @@ def homography(width: float, height: float, corners: Points) -> Matrix:
     dy1, dy2, dy3 = y1 - y2, y3 - y2, y0 - y1 + y2 - y3
     area = dx1 * dy2 - dx2 * dy1
     g, h = (dx3 * dy2 - dx2 * dy3) / area, (dx1 * dy3 - dx3 * dy1) / area
-    unit_square = np.array([
-        [x1 - x0 + g * x1, x3 - x0 + h * x3, x0],
-        [y1 - y0 + g * y1, y3 - y0 + h * y3, y0],
-        [g, h, 1.0],
-    ])  # fmt: skip
+    unit_square = np.array(
+        [
+            [x1 - x0 + g * x1, x3 - x0 + h * x3, x0],
+            [y1 - y0 + g * y1, y3 - y0 + h * y3, y0],
+            [g, h, 1.0],
+        ]
+    )
     matrix: Matrix = unit_square / np.array([width, height, 1.0])
     return matrix
 

@@ -49,9 +49,14 @@ def _header(layout: Layout, branch: Branch) -> list[Row]:
     if header.title_style == "starred" and len(starred) * width <= columns:
         name = starred
     rows += wrapped_rows(
-        name, columns=columns, alignment="center" if frame != "none" else header.alignment,
-        width=width, height=header.title_height, bold=True, frame=frame,
-    )  # fmt: skip
+        name,
+        columns=columns,
+        alignment="center" if frame != "none" else header.alignment,
+        width=width,
+        height=header.title_height,
+        bold=True,
+        frame=frame,
+    )
     if frame != "none":
         rows.append(Gap(lines=0.4))
     details = [*branch.address]
@@ -68,10 +73,16 @@ def _header(layout: Layout, branch: Branch) -> list[Row]:
             title = f"*** {title} ***"
         large = header.receipt_title == "large" and len(title) * 2 <= columns
         rows.append(
-            text_row(title, columns=columns, alignment="center", bold=True, height=1 + large,
-                     width=1 + large,
-                     frame="inverse" if header.receipt_title == "inverse" else "none")
-        )  # fmt: skip
+            text_row(
+                title,
+                columns=columns,
+                alignment="center",
+                bold=True,
+                height=1 + large,
+                width=1 + large,
+                frame="inverse" if header.receipt_title == "inverse" else "none",
+            )
+        )
     return rows
 
 

@@ -24,10 +24,12 @@ def _heading(layout: Layout) -> TextRow:
         return table_row(_fit(labels, columns), stops=_table_stops(columns), left=0, bold=True)
     if layout.items.style == "quantity_first":
         stops = _counted_stops(columns, len(words.quantity))
-        return table_row((words.quantity, words.description, words.amount), stops=stops, left=1,
-                         bold=True)  # fmt: skip
-    return table_row((words.description, words.amount), stops=_amount_stops(columns), left=0,
-                     bold=True)  # fmt: skip
+        return table_row(
+            (words.quantity, words.description, words.amount), stops=stops, left=1, bold=True
+        )
+    return table_row(
+        (words.description, words.amount), stops=_amount_stops(columns), left=0, bold=True
+    )
 
 
 def _item(layout: Layout, item: Item) -> list[TextRow]:
@@ -72,8 +74,12 @@ def _counted_stops(columns: int, quantity_columns: int) -> tuple[float, ...]:
 
 def _table_stops(columns: int) -> tuple[float, ...]:
     amount, price = 9, 8
-    return (columns - amount - price - 7, columns - amount - price - 2, columns - amount - 1,
-            columns)  # fmt: skip
+    return (
+        columns - amount - price - 7,
+        columns - amount - price - 2,
+        columns - amount - 1,
+        columns,
+    )
 
 
 def _fit(texts: tuple[str, ...], columns: int) -> list[str]:

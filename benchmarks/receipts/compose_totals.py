@@ -49,8 +49,9 @@ def _total(layout: Layout, purchase: Purchase) -> list[Row]:
     columns = layout.paper.columns
     if (len(label) + len(amount) + 2) * width > columns:
         width = 1
-    row = spread_row(label, amount, columns=columns, width=width, height=height, bold=True,
-                     frame=frame)  # fmt: skip
+    row = spread_row(
+        label, amount, columns=columns, width=width, height=height, bold=True, frame=frame
+    )
     return [Gap(lines=0.3), row, Gap(lines=0.3)]
 
 
@@ -58,10 +59,13 @@ def _tax_lines(layout: Layout, purchase: Purchase) -> list[Row]:
     market, columns = layout.market, layout.paper.columns
     name = market.tax_name or market.words.tax
     return [
-        spread_row(f"{name} {share.letter} {market.percent(share.percent)}",
-                   market.amount(share.tax_cents), columns=columns)
+        spread_row(
+            f"{name} {share.letter} {market.percent(share.percent)}",
+            market.amount(share.tax_cents),
+            columns=columns,
+        )
         for share in purchase.taxes
-    ]  # fmt: skip
+    ]
 
 
 def _tax_table(layout: Layout, purchase: Purchase) -> list[Row]:

@@ -18,8 +18,16 @@ if TYPE_CHECKING:
 BRANCHES_PER_COMPANY = 4
 _FIRST_DAY = datetime(2015, 1, 1)
 _DAYS = 4000
-_MALAY_BRANDS = ("Seri Wangi", "Maju Jaya", "Cahaya Murni", "Selera Kampung", "Bintang Emas",
-                 "Warisan Indah", "Sinar Harapan", "Mutiara Timur")  # fmt: skip
+_MALAY_BRANDS = (
+    "Seri Wangi",
+    "Maju Jaya",
+    "Cahaya Murni",
+    "Selera Kampung",
+    "Bintang Emas",
+    "Warisan Indah",
+    "Sinar Harapan",
+    "Mutiara Timur",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +68,7 @@ class TaxShare:
 
     @property
     def gross_cents(self) -> int:
-        """What is paid."""
+        """Price including tax."""
         return self.net_cents + self.tax_cents
 
 
@@ -84,7 +92,7 @@ class Purchase:
 
     @property
     def total_cents(self) -> int:
-        """What is paid, tax included."""
+        """Sum to pay, including tax."""
         return sum(tax.gross_cents for tax in self.taxes)
 
 

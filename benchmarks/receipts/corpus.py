@@ -27,7 +27,7 @@ _CHUNK = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """What decides on a corpus's bytes, but for how many receipts of it are wanted.
+    """Options that decide a corpus's bytes, all but the number of receipts.
 
     Raises:
       ValueError: an option has a value that is not allowed.
@@ -95,8 +95,10 @@ def generate(
             " choose another one, or delete it first"
         )
     (out_dir / IMAGES_NAME).mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps(record, ensure_ascii=False) + "\n"
-             for record in _written(corpus, out_dir, count, workers, progress)]  # fmt: skip
+    lines = [
+        json.dumps(record, ensure_ascii=False) + "\n"
+        for record in _written(corpus, out_dir, count, workers, progress)
+    ]
     records = out_dir / RECORDS_NAME
     _write_whole(records, "".join(lines).encode())
     return records

@@ -12,12 +12,20 @@ _FILES = {
     "sans": ("matplotlib", "mpl-data/fonts/ttf", "DejaVuSans.ttf", "DejaVuSans-Bold.ttf"),
     "serif": ("matplotlib", "mpl-data/fonts/ttf", "DejaVuSerif.ttf", "DejaVuSerif-Bold.ttf"),
     "roboto": ("font_roboto", "files", "Roboto-Regular.ttf", "Roboto-Bold.ttf"),
-    "source_sans": ("font_source_sans_pro", "files", "SourceSansPro-Regular.ttf",
-                    "SourceSansPro-Bold.ttf"),
-    "source_serif": ("font_source_serif_pro", "files", "SourceSerifPro-Regular.ttf",
-                     "SourceSerifPro-Bold.ttf"),
+    "source_sans": (
+        "font_source_sans_pro",
+        "files",
+        "SourceSansPro-Regular.ttf",
+        "SourceSansPro-Bold.ttf",
+    ),
+    "source_serif": (
+        "font_source_serif_pro",
+        "files",
+        "SourceSerifPro-Regular.ttf",
+        "SourceSerifPro-Bold.ttf",
+    ),
     "caladea": ("font_caladea", "files", "Caladea-Regular.ttf", "Caladea-Bold.ttf"),
-}  # fmt: skip
+}
 _REFERENCE = "0123456789 ABCDEFGHIJKLMNOPRSTUV abcdefghijklmnoprstuv"
 
 

@@ -1,4 +1,4 @@
-"""What makes one receipt layout differ from another, and how layouts are drawn."""
+"""Receipt layouts: their properties, and how they are drawn at random."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +11,17 @@ from benchmarks.receipts.randomness import chance, pick, pick_weighted, stream
 T = TypeVar("T")
 Colour = tuple[int, int, int]
 
-FAMILIES = ("mono", "mono", "mono", "sans", "serif", "roboto", "source_sans", "source_serif",
-            "caladea")  # fmt: skip
+FAMILIES = (
+    "mono",
+    "mono",
+    "mono",
+    "sans",
+    "serif",
+    "roboto",
+    "source_sans",
+    "source_serif",
+    "caladea",
+)
 ITEM_STYLES = ("one_line", "quantity_first", "two_lines", "coded", "table", "quantity_below")
 LOGOS = ("none", "none", "none", "none", "none", "star", "leaf", "ring", "stripes", "shield", "cup")
 BARCODES = ("none", "none", "ean13", "code128", "qr")
@@ -36,7 +45,7 @@ class Paper:
 
 @dataclass(frozen=True, kw_only=True)
 class Type:
-    """How the printer draws characters; `stretch` is a font's horizontal scale."""
+    """Characters of a printer; `stretch` is a font's horizontal scale."""
 
     family: str
     bold: bool
@@ -217,9 +226,21 @@ def draw_layout(seed: int, index: int) -> Layout:
 
 # Most rolls are nearly white; the last few are the tinted ones.
 _PAPER_TONES: tuple[Colour, ...] = (
-    (250, 249, 246), (247, 245, 238), (252, 252, 252), (249, 248, 244), (251, 251, 249),
-    (244, 240, 228), (240, 243, 247), (249, 239, 236), (250, 246, 224),
-)  # fmt: skip
+    (250, 249, 246),
+    (247, 245, 238),
+    (252, 252, 252),
+    (249, 248, 244),
+    (251, 251, 249),
+    (244, 240, 228),
+    (240, 243, 247),
+    (249, 239, 236),
+    (250, 246, 224),
+)
 _INKS: tuple[Colour, ...] = (
-    (38, 38, 42), (30, 30, 30), (55, 52, 58), (40, 44, 78), (70, 48, 96), (24, 24, 26),
-)  # fmt: skip
+    (38, 38, 42),
+    (30, 30, 30),
+    (55, 52, 58),
+    (40, 44, 78),
+    (70, 48, 96),
+    (24, 24, 26),
+)

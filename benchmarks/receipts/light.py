@@ -20,7 +20,7 @@ _LIGHTS: dict[str, tuple[tuple[float, float, float], tuple[float, float], float]
 
 
 def light_map(rng: np.random.Generator, lighting: str, frame: tuple[int, int]) -> Image.Image:
-    """How much light falls where: an "RGB" image to multiply with.
+    """Draws the light on the paper: an "RGB" image to multiply with.
 
     Args:
       rng: its direction and strength.

@@ -1,4 +1,4 @@
-"""Where a receipt is printed: language, money, dates and taxes of a country."""
+"""Markets: language, money, dates and taxes of a country."""
 
 from dataclasses import dataclass
 from unicodedata import normalize
@@ -8,7 +8,7 @@ from benchmarks.receipts.languages import WORDS, Words
 
 @dataclass(frozen=True, kw_only=True)
 class Market:
-    """What receipts of one country have in common.
+    """Properties that receipts of one country have in common.
 
     Attributes:
       locale: Faker's name of the country and language.
@@ -76,10 +76,17 @@ def _euro(
     thousands: str = ".",
 ) -> Market:
     return Market(
-        language=language, locale=locale, currency="EUR", symbol="€", symbol_first=False,
-        decimal=",", thousands=thousands, date_formats=dates,
-        tax_percents=(("A", rates[0]), ("B", rates[1])), legal_forms=legal_forms,
-    )  # fmt: skip
+        language=language,
+        locale=locale,
+        currency="EUR",
+        symbol="€",
+        symbol_first=False,
+        decimal=",",
+        thousands=thousands,
+        date_formats=dates,
+        tax_percents=(("A", rates[0]), ("B", rates[1])),
+        legal_forms=legal_forms,
+    )
 
 
 # fmt: off

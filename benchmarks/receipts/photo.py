@@ -32,7 +32,7 @@ _SCAN_BED: Colour = (254, 254, 254)
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """Where the paper comes to lie.
+    """Position of the paper in the picture.
 
     Attributes:
       frame: width and height of the image, pixels.
@@ -45,8 +45,9 @@ class Placement:
     column_px: float
 
 
-def place(scene: Scene, *, paper: tuple[float, float], margin: float,
-          rng: np.random.Generator) -> Placement:  # fmt: skip
+def place(
+    scene: Scene, *, paper: tuple[float, float], margin: float, rng: np.random.Generator
+) -> Placement:
     """Turns and tilts the paper, and fits its printed part into the frame.
 
     Args:
@@ -72,9 +73,12 @@ def place(scene: Scene, *, paper: tuple[float, float], margin: float,
 
 
 def photograph(
-    flat: FlatReceipt, layout: Layout, scene: Scene, placement: Placement,
+    flat: FlatReceipt,
+    layout: Layout,
+    scene: Scene,
+    placement: Placement,
     rng: np.random.Generator,
-) -> tuple[Image.Image, Points]:  # fmt: skip
+) -> tuple[Image.Image, Points]:
     """The picture, and the texts' bounds in it.
 
     Returns:
@@ -117,13 +121,15 @@ def _coloured(ink_mask: Image.Image, *, ink: Colour, paper: Colour) -> Image.Ima
 
 
 def _mask(placement: Placement, *, torn: bool) -> Image.Image:
-    """Where the paper is; its short edges have a tear bar's teeth."""
+    """Mask of the paper; its short edges have a tear bar's teeth."""
     top_left, top_right, bottom_right, bottom_left = placement.paper
     if torn:
-        outline = np.concatenate([
-            _toothed(top_left, top_right, bottom_left),
-            _toothed(bottom_right, bottom_left, top_right),
-        ])  # fmt: skip
+        outline = np.concatenate(
+            [
+                _toothed(top_left, top_right, bottom_left),
+                _toothed(bottom_right, bottom_left, top_right),
+            ]
+        )
     else:
         outline = placement.paper
     mask = Image.new("L", placement.frame)
@@ -147,8 +153,9 @@ def _table(rng: np.random.Generator, scene: Scene, frame: tuple[int, int]) -> Im
     return draw_background(rng, scene.background, texture=size, size=frame)
 
 
-def _shadowed(table: Image.Image, mask: Image.Image, placement: Placement,
-              rng: np.random.Generator) -> Image.Image:  # fmt: skip
+def _shadowed(
+    table: Image.Image, mask: Image.Image, placement: Placement, rng: np.random.Generator
+) -> Image.Image:
     """The table under the paper's soft shadow."""
     shrink = max(1, max(table.size) // 128)
     small = mask.reduce(shrink)

@@ -1,4 +1,4 @@
-"""How often layouts and branches occur: a few very often, many once."""
+"""Frequencies of layouts and branches: a few are very frequent, many occur once."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ _MOST_BRANCHES = 24
 
 
 class Popularity:
-    """Which layout a receipt has.
+    """Draws the layout of each receipt.
 
     The first two thirds of the layouts are common: a receipt has the k-th of them with a
     probability in proportion to (k + 1)^-1.25. Each of the others has exactly one receipt, at a
@@ -37,7 +37,7 @@ class Popularity:
         return min(int(np.searchsorted(self.cumulative, draw, side="right")), self.common - 1)
 
     def is_common(self, layout: int) -> bool:
-        """Whether a layout may have more than one receipt."""
+        """Returns whether a layout may have more than one receipt."""
         return layout < self.common
 
     def branch_of(self, layout: int, rng: np.random.Generator) -> int:

@@ -99,8 +99,9 @@ class _Drawing:
         elif isinstance(row, Separator):
             self._separator(row.style, self.y + height / 2)
         elif isinstance(row, Graphic):
-            mask = symbol(row.kind, row.payload, height=max(4, round(height)),
-                          width=int(self.width))  # fmt: skip
+            mask = symbol(
+                row.kind, row.payload, height=max(4, round(height)), width=int(self.width)
+            )
             x = self._aligned(row.alignment, self.left, self.width, mask.width)
             self.ink.paste(255, (x, round(self.y)), mask)
         else:

@@ -88,18 +88,31 @@ def wrapped_rows(
     bold: bool = False,
     frame: str = "none",
 ) -> list[TextRow]:
-    """As many rows as a text needs on the paper."""
+    """Wraps a text into rows that fit the paper."""
     return [
-        text_row(line, columns=columns, alignment=alignment, width=width, height=height,
-                 bold=bold, frame=frame)
+        text_row(
+            line,
+            columns=columns,
+            alignment=alignment,
+            width=width,
+            height=height,
+            bold=bold,
+            frame=frame,
+        )
         for line in wrap(text, max(4, columns // width)) or [text]
-    ]  # fmt: skip
+    ]
 
 
 def spread_row(
-    left: str, right: str, *, columns: int, width: int = 1, height: int = 1, bold: bool = False,
+    left: str,
+    right: str,
+    *,
+    columns: int,
+    width: int = 1,
+    height: int = 1,
+    bold: bool = False,
     frame: str = "none",
-) -> TextRow:  # fmt: skip
+) -> TextRow:
     """A label at the left edge, and its amount at the right edge."""
     edge = columns - len(right) * width
     return TextRow(

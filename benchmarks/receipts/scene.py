@@ -1,4 +1,4 @@
-"""How a receipt is photographed or scanned: everything but the receipt."""
+"""The photograph or scan of a receipt: everything but the receipt."""
 
 from dataclasses import dataclass
 

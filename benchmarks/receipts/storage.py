@@ -26,7 +26,7 @@ _STORED_AS = {
 def stored_as(
     image: Image.Image, boxes: NDArray[np.float64], orientation: int
 ) -> tuple[Image.Image, NDArray[np.float64]]:
-    """What a camera stores when it notes an EXIF orientation.
+    """Turns an image as a camera stores it when it notes an EXIF orientation.
 
     Args:
       image: upright.

@@ -27,7 +27,7 @@ def symbol(kind: str, payload: str, *, height: int, width: int) -> Image.Image:
 
 
 def printed_code(kind: str, digits: str) -> str:
-    """What is printed below a barcode: EAN-13 adds a check digit."""
+    """Text below a barcode: EAN-13 adds a check digit."""
     return str(_barcode(kind, digits).get_fullcode())
 
 

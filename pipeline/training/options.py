@@ -44,8 +44,11 @@ class TrainOptions:
 
     def __post_init__(self) -> None:
         for name in (
-            *("steps", "global_batch_size", "learning_rate_batch"),
-            *("accumulate", "steps_per_call"),
+            "steps",
+            "global_batch_size",
+            "learning_rate_batch",
+            "accumulate",
+            "steps_per_call",
         ):
             value = getattr(self, name)
             if value is not None and value < 1:

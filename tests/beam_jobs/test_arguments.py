@@ -35,16 +35,33 @@ def test_defaults_are_those_of_the_options() -> None:
 
 def test_every_argument_reaches_its_option() -> None:
     options = options_of(
-        "--input=gs://b/x/*.parquet", "--input-format=parquet",
-        "--label=total:float", "--label", "currency:category",
-        "--columns=image=file, layout=shop", "--image-root=gs://b/images",
-        "--box-frame=upright", "--output=gs://b/out",
-        "--encoding=raw", "--max-side=512", "--quality=80", "--raw-size=128x64", "--fit=stretch",
-        "--channels=1", "--splits=train=0.5,test=0.5", "--shards=train=8,test=4",
-        "--shard-size-mb=64", "--shards-multiple-of=4", "--seed=7", "--max-bad-fraction=0.5",
-        "--max-pixels=1000", "--min-side=8", "--max-input-mb=3",
-        "--max-image-memory-mb=500", "--max-image-seconds=9",
-    )  # fmt: skip
+        "--input=gs://b/x/*.parquet",
+        "--input-format=parquet",
+        "--label=total:float",
+        "--label",
+        "currency:category",
+        "--columns=image=file, layout=shop",
+        "--image-root=gs://b/images",
+        "--box-frame=upright",
+        "--output=gs://b/out",
+        "--encoding=raw",
+        "--max-side=512",
+        "--quality=80",
+        "--raw-size=128x64",
+        "--fit=stretch",
+        "--channels=1",
+        "--splits=train=0.5,test=0.5",
+        "--shards=train=8,test=4",
+        "--shard-size-mb=64",
+        "--shards-multiple-of=4",
+        "--seed=7",
+        "--max-bad-fraction=0.5",
+        "--max-pixels=1000",
+        "--min-side=8",
+        "--max-input-mb=3",
+        "--max-image-memory-mb=500",
+        "--max-image-seconds=9",
+    )
     assert options == BuildOptions(
         source=Source(
             path="gs://b/x/*.parquet",

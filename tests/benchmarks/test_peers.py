@@ -76,7 +76,12 @@ def test_a_section_of_documentation():
         packages={"tillroll": "0.1.0"},
     )
     assert text.splitlines() == [
-        *("2 receipts.", "", "```", "python -m benchmarks.peers 'my data'", "```", ""),
+        "2 receipts.",
+        "",
+        "```",
+        "python -m benchmarks.peers 'my data'",
+        "```",
+        "",
         "| reader | images/s | ratio |",
         "|---|---:|---:|",
         "| a | 1,234 | 1 |",

@@ -41,9 +41,18 @@ from benchmarks.receipts.storage import draw_format, draw_orientation, encoded, 
 COUNT = 100
 EDGES = ("xmin", "ymin", "xmax", "ymax")
 PLAIN_SCENE = Scene(
-    style="scan", lighting="scanner", background="plain", megapixels=0.4, frame_aspect=4 / 3,
-    fill=0.9, angle=7.0, tilt=(9.0, -12.0), blur=0.0, noise=0.0, greyscale=False,
-)  # fmt: skip
+    style="scan",
+    lighting="scanner",
+    background="plain",
+    megapixels=0.4,
+    frame_aspect=4 / 3,
+    fill=0.9,
+    angle=7.0,
+    tilt=(9.0, -12.0),
+    blur=0.0,
+    noise=0.0,
+    greyscale=False,
+)
 
 
 @pytest.fixture(scope="module")
@@ -350,7 +359,10 @@ def test_import_loads_no_package_that_reads_the_disk() -> None:
         "print([n for n in ('faker', 'segno', 'barcode', 'matplotlib') if n in sys.modules])"
     )
     result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
         cwd=Path(__file__).parents[2],
-    )  # fmt: skip
+    )
     assert result.stdout.strip() == "[]"

@@ -123,8 +123,11 @@ def test_an_evaluation_that_is_no_number_is_neither_best_nor_counted(
     evaluated_losses += [math.nan, math.nan, 1.5, math.inf, 1.2, 1.1, 1.3, math.nan, 1.4]
     options = ("--evaluate-every=1", "--steps=9", "--patience=2", "--steps-per-call=1")
     command = [
-        *(str(directory), f"--run-dir={tmp_path}", "--task=tests.support.tiny_task:TinyTask"),
-        *(*OPTIONS[1:], *options),  # not --quiet, which prints no evaluation
+        str(directory),
+        f"--run-dir={tmp_path}",
+        "--task=tests.support.tiny_task:TinyTask",
+        *OPTIONS[1:],
+        *options,  # not --quiet, which prints no evaluation
     ]
     assert main(command) == 0
     assert list(evaluations(tmp_path)) == [None, None, 1.5, None, 1.2, 1.1, 1.3, None, 1.4]

@@ -25,11 +25,17 @@ COUNTS = {"alpha": 20, "beta": 9, "gamma": 2, "omega": 1}
 CALL = 10  # steps that the log tells of at once
 CHECKPOINT_EVERY = 50
 OPTIONS = (
-    *("--task=tests.support.tiny_task:TinyTask", "--quiet", "--evaluation-split=train"),
-    *("--global-batch-size=8", f"--steps-per-call={CALL}"),
+    "--task=tests.support.tiny_task:TinyTask",
+    "--quiet",
+    "--evaluation-split=train",
+    "--global-batch-size=8",
+    f"--steps-per-call={CALL}",
     f"--checkpoint-every={CHECKPOINT_EVERY}",
-    *("--schedule=constant", "--weight-decay=0.001"),
-    *("--clip-norm=1", "--accumulate=2", "--model.dropout=0.1"),
+    "--schedule=constant",
+    "--weight-decay=0.001",
+    "--clip-norm=1",
+    "--accumulate=2",
+    "--model.dropout=0.1",
 )
 
 

@@ -19,8 +19,11 @@ from schemas.manifest import shard_name
 from tests.support.dataset_factory import write_dataset
 
 OPTIONS = (
-    *("--task=tests.support.tiny_task:TinyTask", "--quiet", "--global-batch-size=8"),
-    *("--evaluation-split=train", "--steps-per-call=5"),
+    "--task=tests.support.tiny_task:TinyTask",
+    "--quiet",
+    "--global-batch-size=8",
+    "--evaluation-split=train",
+    "--steps-per-call=5",
 )
 
 

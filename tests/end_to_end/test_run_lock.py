@@ -74,13 +74,13 @@ def test_a_file_system_without_locks(
 def test_a_second_trainer_leaves_the_run_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     directory, run_dir = write_dataset(tmp_path / "receipts"), tmp_path / "run"
     command = [
-        *(
-            str(directory),
-            f"--run-dir={run_dir}",
-            "--task=tests.support.tiny_task:TinyTask",
-            "--quiet",
-        ),
-        *("--global-batch-size=8", "--evaluation-split=train", "--steps=2"),
+        str(directory),
+        f"--run-dir={run_dir}",
+        "--task=tests.support.tiny_task:TinyTask",
+        "--quiet",
+        "--global-batch-size=8",
+        "--evaluation-split=train",
+        "--steps=2",
     ]
     assert main(command) == 0
     with RunLock(str(run_dir)):

@@ -49,9 +49,15 @@ def test_portable_runner_gives_the_same_bytes(
 ):
     status = main(
         [
-            *("--input", str(table), "--output", str(tmp_path / "out"), "--shards=4"),
-            *("--label=total:float", "--label=language:category"),
-            *("--runner=PortableRunner", f"--job_endpoint={job_endpoint}"),
+            "--input",
+            str(table),
+            "--output",
+            str(tmp_path / "out"),
+            "--shards=4",
+            "--label=total:float",
+            "--label=language:category",
+            "--runner=PortableRunner",
+            f"--job_endpoint={job_endpoint}",
             "--environment_type=LOOPBACK",
         ]
     )
@@ -73,9 +79,14 @@ def dataflow_arguments(folder: Path) -> list[str]:
     for name in ("temp", "staging"):
         (folder / name).mkdir()
     return [
-        *("--input=gs://bucket/receipts.parquet", "--output=gs://bucket/receipts"),
-        *("--label=total:float", "--shards=8", "--runner=DataflowRunner"),
-        *("--project=project", "--region=europe-west4", "--no_auth"),
+        "--input=gs://bucket/receipts.parquet",
+        "--output=gs://bucket/receipts",
+        "--label=total:float",
+        "--shards=8",
+        "--runner=DataflowRunner",
+        "--project=project",
+        "--region=europe-west4",
+        "--no_auth",
         f"--temp_location={folder / 'temp'}",
         f"--staging_location={folder / 'staging'}",
         "--dataflow_endpoint=http://localhost:1",
@@ -161,7 +172,9 @@ def test_staged_job_marks_its_staging_directory(table: Path, build, tmp_path: Pa
         ),
         pytest.param(
             [
-                *("--runner=DataflowRunner", "--project=p", "--region=r"),
+                "--runner=DataflowRunner",
+                "--project=p",
+                "--region=r",
                 "--temp_location=gs://bucket/temp",
             ],
             "Dataflow's workers need tillroll itself: pass --setup_file=./setup.py",

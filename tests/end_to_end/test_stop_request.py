@@ -14,8 +14,12 @@ from tests.support.dataset_factory import write_dataset
 from tests.support.processes import processes, wait_until
 
 OPTIONS = (
-    *("--task=tests.support.tiny_task:StoppedTask", "--quiet", "--global-batch-size=8"),
-    *("--evaluation-split=train", "--steps=200", "--steps-per-call=1"),
+    "--task=tests.support.tiny_task:StoppedTask",
+    "--quiet",
+    "--global-batch-size=8",
+    "--evaluation-split=train",
+    "--steps=200",
+    "--steps-per-call=1",
 )
 
 

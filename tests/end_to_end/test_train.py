@@ -22,7 +22,9 @@ from tests.support.processes import Process, processes, wait_until
 
 COUNTS = {"alpha": 20, "beta": 9, "gamma": 2, "omega": 1}
 TASK = (
-    *("--task=tests.support.tiny_task:TinyTask", "--quiet", "--global-batch-size=8"),
+    "--task=tests.support.tiny_task:TinyTask",
+    "--quiet",
+    "--global-batch-size=8",
     "--evaluation-split=train",
 )
 

@@ -68,8 +68,15 @@ def test_defaults_are_those_of_the_fields():
 
 def test_every_option_reaches_its_field():
     assert parsed(
-        *("--height", "1", "--width=5", "--scale=0.5", "--mode=2", "--raw-mb=3", "--names=c, d"),
-        *("--fast", "--folder=there"),
+        "--height",
+        "1",
+        "--width=5",
+        "--scale=0.5",
+        "--mode=2",
+        "--raw-mb=3",
+        "--names=c, d",
+        "--fast",
+        "--folder=there",
     ) == Sizes(
         height=1,
         width=5,

@@ -80,42 +80,103 @@ def cases() -> list[Case]:
     twin = _jpeg(90)
     found = [
         Case(kind="plain JPEG", fate=WRITTEN, data=_jpeg(0), shape=(90, 60, 3)),
-        Case(kind="greyscale JPEG", fate=WRITTEN, shape=(90, 60, 1),
-             data=_saved(_pixels(1, "L"), "JPEG")),
-        Case(kind="CMYK JPEG", fate=WRITTEN, shape=(90, 60, 3),
-             data=_saved(_pixels(2, "CMYK"), "JPEG")),
+        Case(
+            kind="greyscale JPEG",
+            fate=WRITTEN,
+            shape=(90, 60, 1),
+            data=_saved(_pixels(1, "L"), "JPEG"),
+        ),
+        Case(
+            kind="CMYK JPEG",
+            fate=WRITTEN,
+            shape=(90, 60, 3),
+            data=_saved(_pixels(2, "CMYK"), "JPEG"),
+        ),
         Case(kind="progressive JPEG", fate=WRITTEN, data=_jpeg(3, progressive=True)),
         Case(kind="JPEG named .png", fate=WRITTEN, data=_jpeg(4), name="wrong.png"),
         Case(kind="JPEG on its side", fate=WRITTEN, data=_rotated(6), shape=(60, 90, 3)),
-        Case(kind="JPEG with rubbish after its end", fate=WRITTEN,
-             data=_jpeg(7) + b"\0rubbish" * 9),
-        Case(kind="JPEG with broken EXIF", fate=WRITTEN,
-             data=_jpeg(8, exif=b"Exif\0\0II*\0\xff\xff")),
+        Case(
+            kind="JPEG with rubbish after its end", fate=WRITTEN, data=_jpeg(7) + b"\0rubbish" * 9
+        ),
+        Case(
+            kind="JPEG with broken EXIF", fate=WRITTEN, data=_jpeg(8, exif=b"Exif\0\0II*\0\xff\xff")
+        ),
         Case(kind="JPEG with ICC profile", fate=WRITTEN, data=_jpeg(9, icc_profile=srgb)),
         Case(kind="JPEG with broken ICC profile", fate=WRITTEN, data=_jpeg(10, icc_profile=b"no")),
-        Case(kind="multi-picture JPEG", fate=WRITTEN, shape=(90, 60, 3),
-             data=_saved(_pixels(11), "MPO", save_all=True, append_images=[_pixels(12)])),
-        Case(kind="palette PNG, transparent", fate=WRITTEN, shape=(90, 60, 3), name="a.png",
-             data=_saved(transparent, "PNG", transparency=0)),
-        Case(kind="PNG with alpha", fate=WRITTEN, shape=(90, 60, 3), name="b.png",
-             data=_saved(_pixels(13, "RGBA"), "PNG")),
+        Case(
+            kind="multi-picture JPEG",
+            fate=WRITTEN,
+            shape=(90, 60, 3),
+            data=_saved(_pixels(11), "MPO", save_all=True, append_images=[_pixels(12)]),
+        ),
+        Case(
+            kind="palette PNG, transparent",
+            fate=WRITTEN,
+            shape=(90, 60, 3),
+            name="a.png",
+            data=_saved(transparent, "PNG", transparency=0),
+        ),
+        Case(
+            kind="PNG with alpha",
+            fate=WRITTEN,
+            shape=(90, 60, 3),
+            name="b.png",
+            data=_saved(_pixels(13, "RGBA"), "PNG"),
+        ),
         Case(kind="16-bit PNG", fate=WRITTEN, shape=(90, 60, 1), name="c.png", data=_sixteen_bit()),
-        Case(kind="1-bit PNG", fate=WRITTEN, shape=(90, 60, 1), name="d.png",
-             data=_saved(_pixels(14, "1"), "PNG")),
-        Case(kind="WebP", fate=WRITTEN, shape=(90, 60, 3), name="e.webp",
-             data=_saved(_pixels(15), "WEBP")),
-        Case(kind="TIFF", fate=WRITTEN, shape=(90, 60, 3), name="f.tif",
-             data=_saved(_pixels(45), "TIFF")),
-        Case(kind="TIFF of two pages", fate="many_pages", name="pages.tif",
-             data=_saved(_pixels(16), "TIFF", save_all=True, append_images=[_pixels(17)])),
-        Case(kind="BMP", fate=WRITTEN, shape=(90, 60, 3), name="g.bmp",
-             data=_saved(_pixels(18), "BMP")),
-        Case(kind="animated GIF", fate=WRITTEN, shape=(90, 60, 3), name="h.gif",
-             data=_saved(_pixels(19), "GIF", save_all=True, append_images=[_pixels(20)])),
-        Case(kind="larger than --max-side", fate=WRITTEN, shape=(100, 40, 3),
-             data=_saved(_pixels(21, size=(400, 1000)), "JPEG")),
-        Case(kind="spaces and signs in the name", fate=WRITTEN, data=_jpeg(22),
-             name="Kassenbon [1] ü*?#%.jpg"),
+        Case(
+            kind="1-bit PNG",
+            fate=WRITTEN,
+            shape=(90, 60, 1),
+            name="d.png",
+            data=_saved(_pixels(14, "1"), "PNG"),
+        ),
+        Case(
+            kind="WebP",
+            fate=WRITTEN,
+            shape=(90, 60, 3),
+            name="e.webp",
+            data=_saved(_pixels(15), "WEBP"),
+        ),
+        Case(
+            kind="TIFF",
+            fate=WRITTEN,
+            shape=(90, 60, 3),
+            name="f.tif",
+            data=_saved(_pixels(45), "TIFF"),
+        ),
+        Case(
+            kind="TIFF of two pages",
+            fate="many_pages",
+            name="pages.tif",
+            data=_saved(_pixels(16), "TIFF", save_all=True, append_images=[_pixels(17)]),
+        ),
+        Case(
+            kind="BMP",
+            fate=WRITTEN,
+            shape=(90, 60, 3),
+            name="g.bmp",
+            data=_saved(_pixels(18), "BMP"),
+        ),
+        Case(
+            kind="animated GIF",
+            fate=WRITTEN,
+            shape=(90, 60, 3),
+            name="h.gif",
+            data=_saved(_pixels(19), "GIF", save_all=True, append_images=[_pixels(20)]),
+        ),
+        Case(
+            kind="larger than --max-side",
+            fate=WRITTEN,
+            shape=(100, 40, 3),
+            data=_saved(_pixels(21, size=(400, 1000)), "JPEG"),
+        ),
+        Case(
+            kind="spaces and signs in the name",
+            fate=WRITTEN,
+            data=_jpeg(22),
+            name="Kassenbon [1] ü*?#%.jpg",
+        ),
         Case(kind="box that reaches beyond", fate=WRITTEN, data=_jpeg(23), row=_box(xmax=65)),
         Case(kind="number as text", fate=WRITTEN, data=_jpeg(24), row={"total": " 3.50 "}),
         Case(kind="id in other scripts: Ωμέγα 領収書", fate=WRITTEN, data=_jpeg(25)),
@@ -133,45 +194,75 @@ def cases() -> list[Case]:
         Case(kind="PDF", fate="not_an_image", data=b"%PDF-1.4\n%%EOF"),
         Case(kind="JPEG cut in half", fate="truncated", data=_jpeg(27)[: len(_jpeg(27)) // 2]),
         Case(kind="JPEG cut in its header", fate="truncated", data=_jpeg(28)[:6]),
-        Case(kind="PNG cut in half", fate="truncated", name="i.png",
-             data=(png := _saved(_pixels(29), "PNG"))[: len(png) // 2]),
-        Case(kind="PNG with broken data", fate="corrupt", name="j.png",
-             data=png[: len(png) // 2] + bytes(20) + png[len(png) // 2 + 20 :]),
-        Case(kind="WebP cut in half", fate="corrupt", name="k.webp",
-             data=(webp := _saved(_pixels(30), "WEBP"))[: len(webp) // 2]),
+        Case(
+            kind="PNG cut in half",
+            fate="truncated",
+            name="i.png",
+            data=(png := _saved(_pixels(29), "PNG"))[: len(png) // 2],
+        ),
+        Case(
+            kind="PNG with broken data",
+            fate="corrupt",
+            name="j.png",
+            data=png[: len(png) // 2] + bytes(20) + png[len(png) // 2 + 20 :],
+        ),
+        Case(
+            kind="WebP cut in half",
+            fate="corrupt",
+            name="k.webp",
+            data=(webp := _saved(_pixels(30), "WEBP"))[: len(webp) // 2],
+        ),
         Case(kind="bomb", fate="too_many_pixels", data=_png_header_only(30_000, 30_000)),
-        Case(kind="5 pixels wide", fate="too_small",
-             data=_saved(_pixels(31, size=(60, 90)).resize((5, 90)), "JPEG")),
-        Case(kind="larger than --max-input-mb", fate="file_too_large",
-             data=_jpeg(32) + bytes(1 << 20)),
+        Case(
+            kind="5 pixels wide",
+            fate="too_small",
+            data=_saved(_pixels(31, size=(60, 90)).resize((5, 90)), "JPEG"),
+        ),
+        Case(
+            kind="larger than --max-input-mb",
+            fate="file_too_large",
+            data=_jpeg(32) + bytes(1 << 20),
+        ),
         Case(kind="no layout", fate="layout_missing", data=_jpeg(33), row={"layout": " "}),
         Case(kind="no label", fate="label_missing", data=_jpeg(34), row={"total": None}),
-        Case(kind="label of another type", fate="label_type",
-             data=_jpeg(35), row={"total": "three"}),
+        Case(
+            kind="label of another type", fate="label_type", data=_jpeg(35), row={"total": "three"}
+        ),
         Case(kind="label not a number", fate="label_type", data=_jpeg(36), row={"total": "nan"}),
-        Case(kind="boxes of another form", fate="boxes_invalid",
-             data=_jpeg(37), row={"boxes": [3]}),
+        Case(
+            kind="boxes of another form", fate="boxes_invalid", data=_jpeg(37), row={"boxes": [3]}
+        ),
         Case(kind="box not finite", fate="boxes_invalid", data=_jpeg(38), row=_box(xmin="inf")),
         Case(kind="box outside", fate="box_outside", data=_jpeg(39), row=_box(xmin=70, xmax=80)),
         Case(kind="box inside out", fate="box_outside", data=_jpeg(40), row=_box(xmin=30, xmax=5)),
         Case(kind="id taken", fate=WRITTEN, data=_jpeg(41)),
-        Case(kind="id taken, again", fate="duplicate_id", data=_jpeg(42), name="z.jpg",
-             row={"id": "id taken"}),
+        Case(
+            kind="id taken, again",
+            fate="duplicate_id",
+            data=_jpeg(42),
+            name="z.jpg",
+            row={"id": "id taken"},
+        ),
         Case(kind="no id", fate="id_missing", data=_jpeg(43), row={"id": ""}),
         Case(kind="no image named", fate="image_missing", row={"image": ""}),
         Case(kind="image outside", fate="image_outside", row={"image": "../x"}),
         Case(kind="row is no JSON", fate="bad_row", line=b'{"id": "broken", '),
         Case(kind="row is a list", fate="bad_row", line=b"[1, 2]"),
         Case(kind="row is not UTF-8", fate="bad_row", line=b'{"id": "caf\xe9", "image": "x"}'),
-    ]  # fmt: skip
+    ]
     try:
         import pillow_heif
 
         pillow_heif.register_heif_opener()
         found.append(
-            Case(kind="HEIC", fate=WRITTEN, shape=(90, 60, 3), name="l.heic",
-                 data=_saved(_pixels(44), "HEIF"))
-        )  # fmt: skip
+            Case(
+                kind="HEIC",
+                fate=WRITTEN,
+                shape=(90, 60, 3),
+                name="l.heic",
+                data=_saved(_pixels(44), "HEIF"),
+            )
+        )
     except ImportError:
         pass  # accepted only where pillow-heif is installed
     return found

@@ -38,12 +38,12 @@ class Process:
         return Process([*self._arguments, *options], folder, self._task)
 
     def lines(self) -> list[dict[str, Any]]:
-        """What it has printed; the last line may be cut short where it was killed."""
+        """Lines that it has printed; the last line may be cut short where it was killed."""
         lines = self._output.read_text().splitlines(keepends=True)
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def has_ended(self) -> bool:
-        """Whether it has come to its end.
+        """Returns whether it has ended.
 
         Raises:
           AssertionError: it has failed.
@@ -53,7 +53,7 @@ class Process:
         return status is not None
 
     def errors(self) -> str:
-        """What it has written to standard error."""
+        """Text that it has written to standard error."""
         return self._errors.read_text()
 
     def terminate(self) -> int:
@@ -94,7 +94,7 @@ def processes(folder: Path, commands: Mapping[str, Sequence[Sequence[str]]]) -> 
 
 
 def single(folder: Path, *command: str) -> list[dict[str, Any]]:
-    """What a program that is no part of a cluster prints."""
+    """Runs a program outside of any cluster, and returns what it prints."""
     started = Process(command, folder, {})
     try:
         wait_until(started.has_ended, [started])

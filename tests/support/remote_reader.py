@@ -36,7 +36,7 @@ def read_batches(data_dir: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def told(batch: dict[str, tf.Tensor]) -> dict[str, Any]:
-    """What is compared of a batch."""
+    """Returns the part of a batch that is compared."""
     values = {name: each.numpy() for name, each in batch.items()}
     images = values.pop("image")
     lists = {name: each.astype(str).tolist() for name, each in values.items()}

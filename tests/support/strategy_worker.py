@@ -56,7 +56,7 @@ INPUT_OPTIONS = {
 
 
 def rows(batch: dict[str, Any]) -> list[dict[str, Any]]:
-    """What is known of each example of a batch."""
+    """Lists the step, row and contents of each example of a batch."""
     columns = (batch[name].numpy() for name in CONFIG.features)
     return [
         {

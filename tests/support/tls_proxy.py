@@ -12,7 +12,7 @@ HOSTS = ("www.googleapis.com", "storage.googleapis.com")
 
 
 class TlsProxy(ThreadingTCPServer):
-    """What comes through its tunnels, GET requests one by one, goes to a server without TLS.
+    """Sends the GET requests that come through its tunnels, one by one, to a server without TLS.
 
     Attributes:
       certificate: file of the certificate that clients must trust.

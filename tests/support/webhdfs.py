@@ -19,7 +19,7 @@ DATANODE = "namenoderpcaddress"  # the parameter that tells a datanode whom it s
 
 
 class RemoteError(Exception):
-    """What Hadoop answers to a request that failed."""
+    """Answer of Hadoop to a request that failed."""
 
     def __init__(self, status: int, exception: str, message: str) -> None:
         super().__init__(message)

@@ -95,8 +95,26 @@ def test_every_mode(image: Image.Image, mode: str, pixel: int | tuple[int, ...])
     assert converted.getpixel((0, 0)) == pytest.approx(pixel, abs=1)
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK",
-                                  "YCbCr", "LAB", "HSV", "I", "I;16", "F"])  # fmt: skip
+@pytest.mark.parametrize(
+    "mode",
+    [
+        "1",
+        "L",
+        "LA",
+        "P",
+        "PA",
+        "RGB",
+        "RGBA",
+        "RGBX",
+        "CMYK",
+        "YCbCr",
+        "LAB",
+        "HSV",
+        "I",
+        "I;16",
+        "F",
+    ],
+)
 @pytest.mark.parametrize(("channels", "wanted"), [(1, "L"), (3, "RGB")])
 def test_every_mode_in_the_channels_asked_for(mode: str, channels: int, wanted: str) -> None:
     assert in_color(Image.new(mode, SIZE), channels, None).mode == wanted

@@ -127,9 +127,15 @@ def test_pixels_and_boxes_turn_upright(
 ) -> None:
     stored = store_image(oriented(drawn(), format_, orientation), [BOX], options)
     upright = {
-        1: (6, 4, 22, 12), 2: (26, 4, 42, 12), 3: (26, 20, 42, 28), 4: (6, 20, 22, 28),
-        5: (4, 6, 12, 22), 6: (20, 6, 28, 22), 7: (20, 26, 28, 42), 8: (4, 26, 12, 42),
-    }[orientation]  # fmt: skip
+        1: (6, 4, 22, 12),
+        2: (26, 4, 42, 12),
+        3: (26, 20, 42, 28),
+        4: (6, 20, 22, 28),
+        5: (4, 6, 12, 22),
+        6: (20, 6, 28, 22),
+        7: (20, 26, 28, 42),
+        8: (4, 26, 12, 42),
+    }[orientation]
     width, height = SIZE if orientation < 5 else SIZE[::-1]
     assert stored.pixels.size == (width, height)
     assert stored.full_size == (width, height)
@@ -150,11 +156,14 @@ def test_pixels_and_boxes_turn_upright(
 def test_boxes_of_the_upright_image_are_not_turned(format_: str, orientation: int) -> None:
     upright_size = SIZE if orientation < 5 else SIZE[::-1]
     turn = {
-        2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180,
-        4: Image.Transpose.FLIP_TOP_BOTTOM, 5: Image.Transpose.TRANSPOSE,
-        6: Image.Transpose.ROTATE_90, 7: Image.Transpose.TRANSVERSE,
+        2: Image.Transpose.FLIP_LEFT_RIGHT,
+        3: Image.Transpose.ROTATE_180,
+        4: Image.Transpose.FLIP_TOP_BOTTOM,
+        5: Image.Transpose.TRANSPOSE,
+        6: Image.Transpose.ROTATE_90,
+        7: Image.Transpose.TRANSVERSE,
         8: Image.Transpose.ROTATE_270,
-    }  # fmt: skip
+    }
     image = drawn(upright_size)
     image = image.transpose(turn[orientation]) if orientation in turn else image
     options = ImageOptions(box_frame="upright", quality=95)
@@ -277,17 +286,19 @@ def test_raw_images_are_padded_and_their_boxes_moved(size: tuple[int, int]) -> N
     width, height = size
     dark = (0, 0, width // 2, height // 2)
     stored = store_image(
-        encoded(drawn(size, dark), "PNG"), [(*map(float, dark), "a")],
+        encoded(drawn(size, dark), "PNG"),
+        [(*map(float, dark), "a")],
         ImageOptions(encoding="raw", raw_size=(80, 60), channels=3),
-    )  # fmt: skip
+    )
     assert (stored.format, stored.height, stored.width) == ("raw", 80, 60)
     assert len(stored.encoded) == 80 * 60 * 3
     pixels = decoded(stored)
     found, box = bounds_of_dark(pixels), stored.boxes[0][:4]
     assert found == pytest.approx(box, abs=1.01 / 60)
     # White beside the image, and the image in the middle.
-    inner_width, inner_height = (60, 60 * height / width) if width / height > 60 / 80 else (
-        80 * width / height, 80)  # fmt: skip
+    inner_width, inner_height = (
+        (60, 60 * height / width) if width / height > 60 / 80 else (80 * width / height, 80)
+    )
     assert box[2] - box[0] == pytest.approx(inner_width / 2 / 60, abs=1.01 / 60)
     assert box[3] - box[1] == pytest.approx(inner_height / 2 / 80, abs=1.01 / 60)
     assert pixels[-1, -1].tolist() == [255, 255, 255]

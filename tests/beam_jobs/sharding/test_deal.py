@@ -53,8 +53,13 @@ def cases(draw: st.DrawFn, *, groups: bool) -> Case:
     count = len(layout)
     group = [0] * count
     if groups:
-        group = draw(st.lists(st.sampled_from([0, 0, 0, 3, 5, 2**64 - 1, *range(10, 20)]),
-                              min_size=count, max_size=count))  # fmt: skip
+        group = draw(
+            st.lists(
+                st.sampled_from([0, 0, 0, 3, 5, 2**64 - 1, *range(10, 20)]),
+                min_size=count,
+                max_size=count,
+            )
+        )
     cuts = draw(st.lists(st.integers(0, count), max_size=5))
     fractions = draw(st.sampled_from(SPLITS))
     shards = draw(st.lists(st.integers(1, 9), min_size=len(fractions), max_size=len(fractions)))

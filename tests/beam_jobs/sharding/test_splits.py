@@ -37,7 +37,7 @@ NO_NAME = (
         (",".join(f"{name}=0.33333333333" for name in "abc"), dict.fromkeys("abc", 1 / 3)),
     ],
     ids=["one", "two", "blanks", "thirds"],
-)  # fmt: skip
+)
 def test_parses_fractions(text: str, fractions: dict[str, float]) -> None:
     parsed = parse_fractions(text)
     assert list(parsed) == list(fractions)

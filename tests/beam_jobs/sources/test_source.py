@@ -71,12 +71,12 @@ def read_rows(source_: Source) -> list[Row]:
 def test_csv(tmp_path: Path, name: str) -> None:
     file = table(
         tmp_path / name,
-        'image,id,layout,group,boxes,total,currency,more\n'
+        "image,id,layout,group,boxes,total,currency,more\n"
         'a.jpg,1,kiosk,g,"[{""xmin"":1,""ymin"":2,""xmax"":3,""ymax"":4,""text"":""x,y""}]",2.5,EUR,?\n'
-        '\n'
+        "\n"
         '/abs/b.jpg,2,"Bäcker\n",,,3,CHF,\n'
-        'gs://bucket/c.jpg,3,kiosk,,,4,EUR,\n',
-    )  # fmt: skip
+        "gs://bucket/c.jpg,3,kiosk,,,4,EUR,\n",
+    )
     rows = list(source("csv", labels=LABELS).csv_rows(file))
     assert rows == [
         Row(
@@ -167,7 +167,7 @@ def test_a_bad_csv_row_says_where_and_why(tmp_path: Path) -> None:
         pytest.param('image,"layout"x\na,b\n', "t.csv", id="header_with_a_bad_quote"),
         pytest.param('image,"layout\na,b\n', "t.csv", id="header_with_an_open_quote"),
     ],
-)  # fmt: skip
+)
 def test_a_csv_header_that_cannot_work(tmp_path: Path, text: str, sentence: str) -> None:
     file = table(tmp_path / "t.csv", text)
     with pytest.raises(BuildError) as caught:
@@ -382,7 +382,10 @@ def test_links_to_folders_are_followed_but_not_in_circles(tmp_path: Path) -> Non
     (tmp_path / "elsewhere" / "back").symlink_to(root)
     found = folder_rows(f"{root}/", folder=str(root))
     assert sorted(row.id for row in found) == [
-        *("bakery/b.jpg", "bakery/deep/c.jpg", "kiosk/a.jpg", "kiosk/d.jpg"),
+        "bakery/b.jpg",
+        "bakery/deep/c.jpg",
+        "kiosk/a.jpg",
+        "kiosk/d.jpg",
     ]
 
 

@@ -14,7 +14,7 @@ from pipeline.config import Balance, InputConfig, Reading
 from pipeline.records.info import DatasetInfo, load_info
 from pipeline.records.table import RecordTable, load_record_table, make_plan
 from pipeline.sampling.integer_math import NUMPY
-from pipeline.sampling.plan import BatchUnits
+from pipeline.sampling.plan import BatchPlan, BatchUnits
 from schemas.index import RecordIndex
 from tests.support.dataset_factory import LAYOUTS, exclude, read_index, write_dataset
 
@@ -109,10 +109,10 @@ def test_a_shard_whose_records_are_all_excluded_is_not_read(tmp_path: Path, shar
 
 def run_records(table: RecordTable, number: int) -> np.ndarray:
     """Records of all units in an epoch of this number, in the order of the units."""
-    plan_epoch = type("Epoch", (), {"number": np.int64(number)})()
+    epoch = BatchPlan(counts=table.counts, batch_units=1).epoch(np.int64(number))
     stratum = np.repeat(np.arange(len(table.counts)), table.counts)
     rows = BatchUnits(unit=np.arange(len(stratum)), stratum=stratum)
-    first = table.first_of_units(rows, plan_epoch, NUMPY)
+    first = table.first_of_units(rows, epoch, NUMPY)
     return first[:, None] + np.arange(table.block_length)
 
 

@@ -50,8 +50,12 @@ def test_the_run_tells_what_to_do(
     capsys: pytest.CaptureFixture[str],
 ):
     command = [
-        *(str(write_dataset(tmp_path / "receipts")), f"--run-dir={tmp_path / 'run'}", "--quiet"),
-        *("--task=tests.support.tiny_task:TinyTask", "--global-batch-size=8", "--steps=2"),
+        str(write_dataset(tmp_path / "receipts")),
+        f"--run-dir={tmp_path / 'run'}",
+        "--quiet",
+        "--task=tests.support.tiny_task:TinyTask",
+        "--global-batch-size=8",
+        "--steps=2",
         "--evaluation-split=train",
     ]
     with monkeypatch.context() as patch:

@@ -108,7 +108,8 @@ def test_changes_that_came_to_no_checkpoint_are_not_kept(tmp_path: Path):
     assert [line["step"] for line in folder.lines()] == [10, 10, 20, 20, 30]
     assert start() == [line, {"step": 20, "changed": {}}]
     assert start(Change("steps", 30, 40)) == [
-        *(line, {"step": 20, "changed": {}}),
+        line,
+        {"step": 20, "changed": {}},
         {"step": 20, "changed": {"steps": [30, 40]}},
     ]
     assert folder.evaluations() == before

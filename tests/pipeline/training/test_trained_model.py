@@ -27,12 +27,12 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     directory = write_dataset(folder / "receipts")
     command = [
-        *(
-            f"--run-dir={folder / 'run'}",
-            "--task=tests.support.tiny_task:TinyTask",
-            "--model.size=16",
-        ),
-        *("--quiet", "--global-batch-size=8", "--evaluation-split=train"),
+        f"--run-dir={folder / 'run'}",
+        "--task=tests.support.tiny_task:TinyTask",
+        "--model.size=16",
+        "--quiet",
+        "--global-batch-size=8",
+        "--evaluation-split=train",
     ]
     evaluate = Trainer.evaluate
 
