@@ -2,7 +2,7 @@
 
 A line of JSON for each record: its id, the labels it carries among those the model was trained on
 ("truth"), and the predictions. A mask, a prediction whose name ends in "mask", is written as a
-greyscale PNG file, white for 1, and the line names it, relative to the folder of the lines; it
+grayscale PNG file, white for 1, and the line names it, relative to the folder of the lines; it
 shows what the model saw, the receipt fitted into the model's input.
 """
 
@@ -159,8 +159,8 @@ def _predictions(
             continue
         path = out.with_name(f"{out.stem}_masks") / f"{name}-{record:08d}.png"
         path.parent.mkdir(exist_ok=True)
-        grey = np.clip(np.rint(values[row] * 255), 0, 255).astype(np.uint8)
-        path.write_bytes(tf.io.encode_png(grey.reshape(*grey.shape[:2], -1)).numpy())
+        gray = np.clip(np.rint(values[row] * 255), 0, 255).astype(np.uint8)
+        path.write_bytes(tf.io.encode_png(gray.reshape(*gray.shape[:2], -1)).numpy())
         yield name, path.relative_to(out.parent).as_posix()
 
 

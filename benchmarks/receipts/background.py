@@ -4,14 +4,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from benchmarks.receipts.noise import fractal_noise, greyscale, smooth_noise
+from benchmarks.receipts.noise import fractal_noise, grayscale, smooth_noise
 from benchmarks.receipts.randomness import pick
 
 Field = NDArray[np.float32]
-Colour = tuple[int, int, int]
+Color = tuple[int, int, int]
 
-# Dark and light colour between which a texture varies.
-_PALETTES: dict[str, tuple[tuple[Colour, Colour], ...]] = {
+# Dark and light color between which a texture varies.
+_PALETTES: dict[str, tuple[tuple[Color, Color], ...]] = {
     "wood": (
         ((82, 50, 28), (158, 108, 66)),
         ((120, 84, 52), (206, 168, 122)),
@@ -49,7 +49,7 @@ def draw_background(
     """A background.
 
     Args:
-      rng: its colours and details.
+      rng: its colors and details.
       kind: one of `scene.BACKGROUNDS`.
       texture: width and height in pixels that it is drawn with.
       size: width and height in pixels to which it is enlarged.
@@ -66,8 +66,8 @@ def draw_background(
         "checked": _checked,
     }[kind](rng, texture)
     dark, light = pick(rng, _PALETTES[kind])
-    grey = greyscale(field).resize(size, Image.Resampling.BILINEAR)
-    return ImageOps.colorize(grey, dark, light)
+    gray = grayscale(field).resize(size, Image.Resampling.BILINEAR)
+    return ImageOps.colorize(gray, dark, light)
 
 
 def _grid(size: tuple[int, int]) -> tuple[Field, Field]:

@@ -50,8 +50,8 @@ def inverse(matrix: Matrix) -> Matrix:
     """The homography that undoes another one; its last element is 1."""
     a, b, c = matrix
     adjugate = np.stack([np.cross(b, c), np.cross(c, a), np.cross(a, b)], axis=1)
-    normalised: Matrix = adjugate / adjugate[2, 2]
-    return normalised
+    normalized: Matrix = adjugate / adjugate[2, 2]
+    return normalized
 
 
 def project(matrix: Matrix, points: Points) -> Points:

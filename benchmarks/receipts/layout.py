@@ -9,7 +9,7 @@ from benchmarks.receipts.markets import MARKETS, Market
 from benchmarks.receipts.randomness import chance, pick, pick_weighted, stream
 
 T = TypeVar("T")
-Colour = tuple[int, int, int]
+Color = tuple[int, int, int]
 
 FAMILIES = (
     "mono",
@@ -40,7 +40,7 @@ class Paper:
     columns: int
     margin: float
     line_pitch: float
-    tone: Colour
+    tone: Color
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class Type:
     family: str
     bold: bool
     stretch: float
-    ink: Colour
+    ink: Color
     dot_matrix: bool
 
 
@@ -139,7 +139,7 @@ class Layout:
 
 
 def deal(seed: int, purpose: str, index: int, options: Sequence[T]) -> T:
-    """The option dealt to a layout: neighbours in rank get different ones.
+    """The option dealt to a layout: neighbors in rank get different ones.
 
     Every run of `len(options)` layouts gets each option once, in an order of its own, so that
     even a handful of layouts are clearly different.
@@ -225,7 +225,7 @@ def draw_layout(seed: int, index: int) -> Layout:
 
 
 # Most rolls are nearly white; the last few are the tinted ones.
-_PAPER_TONES: tuple[Colour, ...] = (
+_PAPER_TONES: tuple[Color, ...] = (
     (250, 249, 246),
     (247, 245, 238),
     (252, 252, 252),
@@ -236,7 +236,7 @@ _PAPER_TONES: tuple[Colour, ...] = (
     (249, 239, 236),
     (250, 246, 224),
 )
-_INKS: tuple[Colour, ...] = (
+_INKS: tuple[Color, ...] = (
     (38, 38, 42),
     (30, 30, 30),
     (55, 52, 58),

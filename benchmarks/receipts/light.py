@@ -3,7 +3,7 @@
 import numpy as np
 from PIL import Image, ImageChops
 
-from benchmarks.receipts.noise import greyscale, smooth_noise
+from benchmarks.receipts.noise import grayscale, smooth_noise
 
 _MAP_SIZE = (48, 64)
 _NOISE_TILE_PX = 320  # larger images repeat their noise
@@ -44,8 +44,8 @@ def light_map(rng: np.random.Generator, lighting: str, frame: tuple[int, int]) -
             softness = rng.uniform(4, 14)
             field = field - uneven / (1 + np.exp(-(edge - rng.uniform(0.2, 0.9)) * softness))
     field = (field * rng.uniform(low, high)).astype(np.float32)
-    grey = greyscale(field).resize(frame, Image.Resampling.BICUBIC)
-    channels = [grey.point([round(level * part) for level in range(256)]) for part in tint]
+    gray = grayscale(field).resize(frame, Image.Resampling.BICUBIC)
+    channels = [gray.point([round(level * part) for level in range(256)]) for part in tint]
     return Image.merge("RGB", channels)
 
 

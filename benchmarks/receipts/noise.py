@@ -33,6 +33,6 @@ def fractal_noise(
     return total / np.float32(1 - 0.5**octaves)
 
 
-def greyscale(field: NDArray[np.float32]) -> Image.Image:
+def grayscale(field: NDArray[np.float32]) -> Image.Image:
     """A field of 0…1 as an "L" image."""
     return Image.fromarray((np.clip(field, 0, 1) * 255).astype(np.uint8))

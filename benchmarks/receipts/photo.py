@@ -18,16 +18,16 @@ from benchmarks.receipts.camera import (
     rectangle,
     tilted,
 )
-from benchmarks.receipts.layout import Colour, Layout
+from benchmarks.receipts.layout import Color, Layout
 from benchmarks.receipts.light import light_map, sensor_noise
-from benchmarks.receipts.noise import greyscale, smooth_noise
+from benchmarks.receipts.noise import grayscale, smooth_noise
 from benchmarks.receipts.render import FlatReceipt
 from benchmarks.receipts.scene import Scene
 
 _TEXTURE_PX = 640  # a background's larger side before it is enlarged: it lies out of focus
 _PRINT_EDGE = 1.5  # columns above the first and below the last row that are never printed
 _TEETH = 81  # points along a torn edge
-_SCAN_BED: Colour = (254, 254, 254)
+_SCAN_BED: Color = (254, 254, 254)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ def photograph(
     if radius > 0.15:
         # The print only: what lies around it is soft already, and one channel blurs faster.
         sheet = sheet.filter(ImageFilter.GaussianBlur(radius))
-    sheet = _coloured(sheet, ink=layout.type.ink, paper=layout.paper.tone)
+    sheet = _colored(sheet, ink=layout.type.ink, paper=layout.paper.tone)
     mask = _mask(placement, torn=scene.style != "scan")
     if scene.style == "scan":
         table = Image.new("RGB", placement.frame, _SCAN_BED)
@@ -99,7 +99,7 @@ def photograph(
         table = _shadowed(_table(rng, scene, placement.frame), mask, placement, rng)
     image = Image.composite(sheet, table, mask)
     image = ImageChops.multiply(image, light_map(rng, scene.lighting, placement.frame))
-    if scene.greyscale:
+    if scene.grayscale:
         image = image.convert("L")
     return sensor_noise(rng, image, scene.noise), project_boxes(view, flat.boxes)
 
@@ -111,7 +111,7 @@ def _warped(ink: Image.Image, view: Matrix, frame: tuple[int, int]) -> Image.Ima
     )
 
 
-def _coloured(ink_mask: Image.Image, *, ink: Colour, paper: Colour) -> Image.Image:
+def _colored(ink_mask: Image.Image, *, ink: Color, paper: Color) -> Image.Image:
     ramp = np.arange(256) / 255
     channels = [
         ink_mask.point((light + ramp * (dark - light)).round().astype(int).tolist())
@@ -179,4 +179,4 @@ def _creases(rng: np.random.Generator, frame: tuple[int, int]) -> Image.Image:
         distance = down + across * rng.uniform(-0.2, 0.2) - rng.uniform(0.2, 0.8)
         fold = np.exp(-np.abs(distance) * rng.uniform(20, 60)) * np.tanh(distance * 50)
         shade = shade - np.float32(rng.uniform(0.015, 0.05)) * (1 + fold) / 2
-    return Image.merge("RGB", (greyscale(shade).resize(frame, Image.Resampling.BICUBIC),) * 3)
+    return Image.merge("RGB", (grayscale(shade).resize(frame, Image.Resampling.BICUBIC),) * 3)

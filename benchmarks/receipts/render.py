@@ -9,7 +9,7 @@ from PIL import Image, ImageChops, ImageDraw
 from benchmarks.receipts.fonts import mean_advance
 from benchmarks.receipts.glyphs import text_mask
 from benchmarks.receipts.layout import Layout
-from benchmarks.receipts.noise import greyscale, smooth_noise
+from benchmarks.receipts.noise import grayscale, smooth_noise
 from benchmarks.receipts.rows import Cell, Gap, Graphic, Row, Separator, TextRow
 from benchmarks.receipts.symbols import symbol
 
@@ -159,7 +159,7 @@ class _Drawing:
 def _dots(size: tuple[int, int], dot_px: float) -> Image.Image:
     """The needle pattern of a dot-matrix printer, as a mask."""
     across, down = (np.cos(np.arange(length) * (2 * np.pi / dot_px)) for length in size)
-    return greyscale((0.85 + 0.4 * (across[None, :] + down[:, None])).astype(np.float32))
+    return grayscale((0.85 + 0.4 * (across[None, :] + down[:, None])).astype(np.float32))
 
 
 def _fade(ink: Image.Image, rng: np.random.Generator) -> Image.Image:
@@ -167,5 +167,5 @@ def _fade(ink: Image.Image, rng: np.random.Generator) -> Image.Image:
     size = (64, 128)
     strength = 1 - rng.uniform(0.02, 0.3) * smooth_noise(rng, size, (3, 6))
     strength -= rng.uniform(0, 0.12) * rng.random(size[0], dtype=np.float32)[None, :]
-    mask = greyscale(strength).resize(ink.size, Image.Resampling.BILINEAR)
+    mask = grayscale(strength).resize(ink.size, Image.Resampling.BILINEAR)
     return ImageChops.multiply(ink, mask)

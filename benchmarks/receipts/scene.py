@@ -25,7 +25,7 @@ class Scene:
       tilt: yaw and pitch of the camera, degrees.
       blur: radius, as a share of a body character's width.
       noise: standard deviation of the sensor's noise, in levels of 255.
-      greyscale: whether the file has one channel.
+      grayscale: whether the file has one channel.
     """
 
     style: str
@@ -38,7 +38,7 @@ class Scene:
     tilt: tuple[float, float]
     blur: float
     noise: float
-    greyscale: bool
+    grayscale: bool
 
 
 def draw_scene(rng: np.random.Generator, *, size: str, paper_aspect: float) -> Scene:
@@ -74,7 +74,7 @@ def draw_scene(rng: np.random.Generator, *, size: str, paper_aspect: float) -> S
         tilt=(float(np.clip(tilt[0], -14, 14)), float(np.clip(tilt[1], -18, 18))),
         blur=float(rng.uniform(0, 0.05) if scan else rng.uniform(0.01, 0.11)),
         noise=float(noise * (1.8 if lighting == "dim" and not scan else 1)),
-        greyscale=chance(rng, 0.4 if scan else 0.06),
+        grayscale=chance(rng, 0.4 if scan else 0.06),
     )
 
 

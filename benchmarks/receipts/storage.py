@@ -89,6 +89,6 @@ def encoded(
     elif suffix == "png":
         image.save(file, "PNG", compress_level=4, **options)
     else:
-        # Uncompressed: libtiff's encoders leave bytes of uninitialised memory in the file.
+        # Uncompressed: libtiff's encoders leave bytes of uninitialized memory in the file.
         image.save(file, "TIFF", **options)
     return file.getvalue()

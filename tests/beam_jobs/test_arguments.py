@@ -103,7 +103,7 @@ def test_every_argument_reaches_its_option() -> None:
         (["--encoding=raw", "--channels=1"], 1),
         (["--channels=3"], 3),
     ],
-    ids=["jpeg_keeps_what_comes", "raw_is_rgb", "raw_grey", "rgb"],
+    ids=["jpeg_keeps_what_comes", "raw_is_rgb", "raw_gray", "rgb"],
 )
 def test_channels(argv: list[str], channels: int | None) -> None:
     assert options_of(*argv).image.channels == channels

@@ -84,8 +84,8 @@ def test_a_sweep_of_datasets(directory: Path):
     assert swept(run, "data-dir", str(directory)) == replace(run, data_dir=str(directory))
     with pytest.raises(FileNotFoundError, match="holds no finished dataset"):
         swept(run, "data-dir", "nowhere")
-    with pytest.raises(ValueError, match="--values of channels must be whole numbers, got 'grey'"):
-        swept(run, "channels", "grey")
+    with pytest.raises(ValueError, match="--values of channels must be whole numbers, got 'gray'"):
+        swept(run, "channels", "gray")
 
 
 def test_a_sweep_of_allocators(tmp_path: Path):

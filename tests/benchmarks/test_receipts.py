@@ -51,7 +51,7 @@ PLAIN_SCENE = Scene(
     tilt=(9.0, -12.0),
     blur=0.0,
     noise=0.0,
-    greyscale=False,
+    grayscale=False,
 )
 
 
@@ -278,7 +278,7 @@ def test_boxes_follow_perspective_and_exif_to_the_pixel(orientation: int) -> Non
 
 def test_shares_of_formats_sizes_and_orientations() -> None:
     suffixes: Counter[str] = Counter()
-    turned = grey = scans = middle = 0
+    turned = gray = scans = middle = 0
     draws = 3000
     for index in range(draws):
         rng = stream(0, "shares", index)
@@ -286,7 +286,7 @@ def test_shares_of_formats_sizes_and_orientations() -> None:
         orientation = draw_orientation(rng, scene)
         suffixes[draw_format(rng, scene, orientation)] += 1
         turned += orientation != 1
-        grey += scene.greyscale
+        gray += scene.grayscale
         scans += scene.style == "scan"
         middle += 0.5 <= scene.megapixels <= 3
         assert 0.3 <= scene.megapixels <= 12
@@ -294,7 +294,7 @@ def test_shares_of_formats_sizes_and_orientations() -> None:
     assert 0.7 < suffixes["jpg"] / draws < 0.9
     assert min(suffixes.values()) / draws > 0.03
     assert 0.08 < turned / draws < 0.2
-    assert 0.08 < grey / draws < 0.2
+    assert 0.08 < gray / draws < 0.2
     assert 0.15 < scans / draws < 0.3
     assert middle / draws > 0.7
 

@@ -44,10 +44,10 @@ def ids_of(dataset: tf.data.Dataset, batches: int) -> list[str]:
 
 
 @pytest.mark.parametrize("raw", [False, True], ids=["jpeg", "raw"])
-@pytest.mark.parametrize("grey", [False, True], ids=["stored RGB", "stored grey"])
+@pytest.mark.parametrize("gray", [False, True], ids=["stored RGB", "stored gray"])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_image_is_fitted_and_boxes_follow(tmp_path: Path, raw: bool, grey: bool, channels: int):
-    directory = write_dataset(tmp_path / "receipts", raw=raw, grey=grey)
+def test_image_is_fitted_and_boxes_follow(tmp_path: Path, raw: bool, gray: bool, channels: int):
+    directory = write_dataset(tmp_path / "receipts", raw=raw, gray=gray)
     config = InputConfig(
         height=96, width=96, channels=channels, features=("image", "boxes"), max_boxes=3
     )
@@ -207,10 +207,10 @@ print([tuple(image.shape) for image in strategy.experimental_local_results(image
         pytest.param({"split": "test"}, None, "has no split 'test'", id="split"),
         pytest.param({"split": "validation"}, None, "is empty: choose another", id="empty split"),
         pytest.param(
-            {"config": InputConfig(label="colour")},
+            {"config": InputConfig(label="color")},
             None,
-            "'colour' is not a category of .*: choose one of layout, or build it with "
-            "--label colour:category",
+            "'color' is not a category of .*: choose one of layout, or build it with "
+            "--label color:category",
             id="label",
         ),
         pytest.param(

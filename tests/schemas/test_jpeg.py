@@ -11,7 +11,7 @@ from PIL import Image
 from schemas.jpeg import SOS, check_jpeg, segments
 
 SAVED: dict[str, dict[str, Any]] = {
-    "grey": {"mode": "L"},
+    "gray": {"mode": "L"},
     "4:4:4": {"subsampling": "4:4:4"},
     "4:2:0": {"subsampling": "4:2:0"},
     "progressive": {"progressive": True},

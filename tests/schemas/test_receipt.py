@@ -19,7 +19,7 @@ LABELS = (
     Label(name="total", type="float"),
     Label(name="currency", type="category"),
 )
-UNLABELLED = [
+UNLABELED = [
     ("image/encoded", "bytes", False),
     ("image/format", "string", False),
     ("image/height", "int64", False),
@@ -43,14 +43,14 @@ def table(features: tuple[Feature, ...]) -> list[tuple[str, str, bool]]:
 
 
 def test_features_without_labels() -> None:
-    assert table(receipt_features()) == UNLABELLED
+    assert table(receipt_features()) == UNLABELED
     assert all(each.doc for each in receipt_features())
 
 
 def test_features_with_a_label_of_each_type() -> None:
     assert {label.type for label in LABELS} == set(LABEL_TYPES)
     assert table(receipt_features(LABELS)) == [
-        *UNLABELLED,
+        *UNLABELED,
         ("receipt/company", "string", False),
         ("receipt/items", "int64", False),
         ("receipt/total", "float32", False),

@@ -35,9 +35,9 @@ HEIGHT, WIDTH = 60, 40
 BOX = (0.25, 0.5, 0.75, 0.8)  # xmin, ymin, xmax, ymax: black on white in every image
 
 
-def pixels(number: int = 0, *, grey: bool = False) -> np.ndarray:
+def pixels(number: int = 0, *, gray: bool = False) -> np.ndarray:
     """White, nearly black inside the box; uint8 [height, width, channels]."""
-    image = np.full((HEIGHT, WIDTH, 1 if grey else 3), 255, np.uint8)
+    image = np.full((HEIGHT, WIDTH, 1 if gray else 3), 255, np.uint8)
     xmin, ymin, xmax, ymax = BOX
     image[
         round(ymin * HEIGHT) : round(ymax * HEIGHT), round(xmin * WIDTH) : round(xmax * WIDTH)
@@ -51,14 +51,14 @@ def example(
     layout_id: int,
     *,
     raw: bool,
-    grey: bool,
+    gray: bool,
     labels: Sequence[Label],
     boxes: bool = True,
 ) -> bytes:
-    """One serialised record."""
-    image = pixels(number, grey=grey)
+    """One serialized record."""
+    image = pixels(number, gray=gray)
     buffer = io.BytesIO()
-    Image.fromarray(image[:, :, 0] if grey else image).save(buffer, "JPEG", quality=95)
+    Image.fromarray(image[:, :, 0] if gray else image).save(buffer, "JPEG", quality=95)
     encoded = image.tobytes() if raw else buffer.getvalue()
     xmin, ymin, xmax, ymax = BOX
     return encode_example(
@@ -90,7 +90,7 @@ def write_dataset(
     counts: Mapping[str, int] = LAYOUTS,
     shards: int = 4,
     raw: bool = False,
-    grey: bool = False,
+    gray: bool = False,
     labels: Sequence[Label] = (),
     without_boxes: Container[str] = (),
 ) -> Path:
@@ -114,7 +114,7 @@ def write_dataset(
                 layouts[number],
                 layout,
                 raw=raw,
-                grey=grey,
+                gray=gray,
                 labels=labels,
                 boxes=layouts[number] not in without_boxes,
             )
@@ -128,7 +128,7 @@ def write_dataset(
                     length=len(framed),
                     height=HEIGHT,
                     width=WIDTH,
-                    channels=1 if grey else 3,
+                    channels=1 if gray else 3,
                     categories={"layout": layout},
                 )
             )
@@ -163,7 +163,7 @@ def write_dataset(
             "image": {
                 "encoding": "raw" if raw else "jpeg",
                 "raw_size": [HEIGHT, WIDTH],
-                "channels": 1 if grey else 3,
+                "channels": 1 if gray else 3,
                 "fit": "pad",
                 "max_side": 1024,
                 "quality": 90,

@@ -81,7 +81,7 @@ def cases() -> list[Case]:
     found = [
         Case(kind="plain JPEG", fate=WRITTEN, data=_jpeg(0), shape=(90, 60, 3)),
         Case(
-            kind="greyscale JPEG",
+            kind="grayscale JPEG",
             fate=WRITTEN,
             shape=(90, 60, 1),
             data=_saved(_pixels(1, "L"), "JPEG"),

@@ -1,4 +1,4 @@
-"""Any colour mode becomes what a viewer shows, on white."""
+"""Any color mode becomes what a viewer shows, on white."""
 
 from typing import Any
 
@@ -15,17 +15,17 @@ SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 LAB = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()
 
 
-def filled(mode: str, colour: object) -> Image.Image:
-    return Image.new(mode, SIZE, colour)
+def filled(mode: str, color: object) -> Image.Image:
+    return Image.new(mode, SIZE, color)
 
 
 def array(values: object, dtype: str) -> Image.Image:
     return Image.fromarray(np.full(SIZE[::-1], values, dtype))
 
 
-def palette(colour: tuple[int, int, int], *, transparent: bool) -> Image.Image:
+def palette(color: tuple[int, int, int], *, transparent: bool) -> Image.Image:
     image = filled("P", 0)
-    image.putpalette(colour)
+    image.putpalette(color)
     if transparent:
         image.info["transparency"] = 0
     return image
@@ -67,10 +67,10 @@ def swapped_profile() -> bytes:
             with_info(filled("RGB", (1, 2, 3)), transparency=(1, 2, 3)),
             "RGB",
             (255,) * 3,
-            id="RGB_with_a_transparent_colour",
+            id="RGB_with_a_transparent_color",
         ),
         pytest.param(
-            with_info(filled("L", 9), transparency=9), "L", 255, id="L_with_a_transparent_grey"
+            with_info(filled("L", 9), transparency=9), "L", 255, id="L_with_a_transparent_gray"
         ),
         pytest.param(filled("RGBA", (0, 255, 0, 0)), "RGB", (255,) * 3, id="RGBA_clear"),
         pytest.param(filled("RGBA", (0, 255, 0, 51)), "RGB", (204, 255, 204), id="RGBA_blends"),
@@ -139,7 +139,7 @@ def test_an_image_that_is_right_already_is_left_alone(mode: str) -> None:
         pytest.param([0.0, 1.0, 0.2], "float32", [0, 255, 51], id="float32_up_to_1"),
     ],
 )
-def test_deep_greys_are_scaled_not_clipped(
+def test_deep_grays_are_scaled_not_clipped(
     values: list[float], dtype: str, expected: list[int]
 ) -> None:
     image = Image.fromarray(np.array([values], dtype))
@@ -159,14 +159,14 @@ def test_large_images_are_converted_band_by_band(
     mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     levels = np.random.default_rng(0).integers(0, 256, (11, 7), np.uint8)
-    grey = Image.fromarray(levels)
+    gray = Image.fromarray(levels)
     image = {
         "I;16": lambda: Image.fromarray(levels.astype(np.uint16) * 201),
         "I": lambda: Image.fromarray(levels.astype(np.int32) * 999),
         "F": lambda: Image.fromarray(levels.astype(np.float32) * 200.5),
-        "RGBA": lambda: Image.merge("RGBA", [grey, grey, grey, grey.rotate(180)]),
-        "P": lambda: with_info(grey.convert("RGB").quantize(8), transparency=2),
-    }.get(mode, lambda: grey.convert(mode))()
+        "RGBA": lambda: Image.merge("RGBA", [gray, gray, gray, gray.rotate(180)]),
+        "P": lambda: with_info(gray.convert("RGB").quantize(8), transparency=2),
+    }.get(mode, lambda: gray.convert(mode))()
     whole = in_color(image, None, None)
     monkeypatch.setattr("beam_jobs.images.color._BAND_PIXELS", 3 * 7)
     banded = in_color(image, None, None)
@@ -193,7 +193,7 @@ def test_the_test_profile_differs_from_srgb_only_in_what_it_should() -> None:
         pytest.param(b"garbage", id="garbage"),
         pytest.param(b"\x00" * 200, id="zeros"),
         pytest.param(SRGB[:200], id="cut_off"),
-        pytest.param(LAB, id="of_another_colour_space"),
+        pytest.param(LAB, id="of_another_color_space"),
         pytest.param(b"", id="empty"),
         pytest.param("garbage", id="text_from_a_broken_tiff_tag"),
     ],
@@ -204,6 +204,6 @@ def test_a_broken_profile_is_ignored(profile: Any, mode: str) -> None:
     assert in_color(image, None, profile).getpixel((0, 0)) == (0, 255, 0)
 
 
-def test_a_profile_does_not_matter_to_a_grey_image() -> None:
+def test_a_profile_does_not_matter_to_a_gray_image() -> None:
     image = filled("L", 77)
     assert in_color(image, None, swapped_profile()) is image

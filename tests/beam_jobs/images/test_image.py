@@ -33,7 +33,7 @@ MODES_OF_FORMAT = {
     "BMP": ("1", "L", "P", "RGB"),
     "GIF": ("L", "P", "RGB"),
 }
-GREY = {"1", "L", "LA", "I;16", "I", "F"}
+GRAY = {"1", "L", "LA", "I;16", "I", "F"}
 
 
 def encoded(image: Image.Image, format_: str, **options: Any) -> bytes:
@@ -54,12 +54,12 @@ def noise(size: tuple[int, int] = (64, 48), seed: int = 0) -> Image.Image:
 
 
 def in_mode(image: Image.Image, mode: str) -> Image.Image:
-    grey = image.convert("L")
+    gray = image.convert("L")
     match mode:
         case "I;16":
-            return Image.fromarray(np.asarray(grey).astype(np.uint16) * 257)
+            return Image.fromarray(np.asarray(gray).astype(np.uint16) * 257)
         case "I" | "F":
-            return Image.fromarray(np.asarray(grey).astype("int32" if mode == "I" else "float32"))
+            return Image.fromarray(np.asarray(gray).astype("int32" if mode == "I" else "float32"))
         case "P":
             return image.quantize(8)
         case "LAB":
@@ -108,10 +108,10 @@ def bounds_of_dark(pixels: np.ndarray) -> tuple[float, ...]:
 def test_every_format_and_mode(format_: str, mode: str, channels: Any) -> None:
     data = encoded(in_mode(drawn(), mode), format_)
     with Image.open(io.BytesIO(data)) as opened:
-        grey = opened.mode in GREY
+        gray = opened.mode in GRAY
     stored = store_image(data, [BOX], ImageOptions(channels=channels, quality=95))
     assert (stored.format, stored.height, stored.width) == ("jpeg", SIZE[1], SIZE[0])
-    assert stored.channels == (channels or (1 if grey else 3))
+    assert stored.channels == (channels or (1 if gray else 3))
     assert stored.pixels.mode == {1: "L", 3: "RGB"}[stored.channels]
     pixels = decoded(stored)
     assert pixels[6:10, 10:18].max() < 60
@@ -234,7 +234,7 @@ def test_a_turned_image_is_scaled_by_its_longer_side() -> None:
     ("data", "options", "kept"),
     [
         pytest.param(encoded(noise(), "JPEG"), ImageOptions(), True, id="rgb"),
-        pytest.param(encoded(noise().convert("L"), "JPEG"), ImageOptions(), True, id="grey"),
+        pytest.param(encoded(noise().convert("L"), "JPEG"), ImageOptions(), True, id="gray"),
         pytest.param(encoded(noise(), "JPEG"), ImageOptions(channels=3), True, id="rgb_wanted"),
         pytest.param(
             encoded(noise(), "JPEG", progressive=True), ImageOptions(), True, id="progressive"
@@ -256,9 +256,9 @@ def test_a_turned_image_is_scaled_by_its_longer_side() -> None:
         pytest.param(encoded(noise((64, 64)), "JPEG"), ImageOptions(max_side=64), True, id="fits"),
         pytest.param(encoded(noise(), "JPEG"), ImageOptions(max_side=63), False, id="too_large"),
         pytest.param(encoded(noise(), "JPEG"), ImageOptions(max_side=20), False, id="drafted"),
-        pytest.param(encoded(noise(), "JPEG"), ImageOptions(channels=1), False, id="grey_wanted"),
+        pytest.param(encoded(noise(), "JPEG"), ImageOptions(channels=1), False, id="gray_wanted"),
         pytest.param(
-            encoded(noise().convert("L"), "JPEG"), ImageOptions(channels=3), False, id="rgb_of_grey"
+            encoded(noise().convert("L"), "JPEG"), ImageOptions(channels=3), False, id="rgb_of_gray"
         ),
         pytest.param(encoded(noise().convert("CMYK"), "JPEG"), ImageOptions(), False, id="cmyk"),
         pytest.param(oriented(noise(), "JPEG", 3), ImageOptions(), False, id="turned"),
@@ -331,7 +331,7 @@ def test_a_jpeg_of_extreme_shape_keeps_a_pixel(mode: str) -> None:
 
 
 @pytest.mark.parametrize("format_", ["JPEG", "PNG", "TIFF", "WEBP"])
-def test_a_broken_colour_profile_does_not_cost_the_image(format_: str) -> None:
+def test_a_broken_color_profile_does_not_cost_the_image(format_: str) -> None:
     stored = store_image(encoded(drawn(), format_, icc_profile=b"garbage" * 30), [BOX], JPEG)
     assert bounds_of_dark(decoded(stored)) == pytest.approx(stored.boxes[0][:4], abs=1 / 32)
 

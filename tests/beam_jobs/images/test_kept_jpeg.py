@@ -14,7 +14,7 @@ from beam_jobs.images.image import ImageOptions, store_image
 from beam_jobs.rejection import RejectionError
 
 KINDS: dict[str, dict[str, Any]] = {
-    "grey": {"mode": "L"},
+    "gray": {"mode": "L"},
     "4:4:4": {"subsampling": 0},
     "4:2:0": {"subsampling": 2},
     "restart": {"restart_marker_blocks": 3},
@@ -34,7 +34,7 @@ def jpeg(*, seed: int, mode: str = "RGB", **options: Any) -> bytes:
 
 
 def lossless_jpeg(width: int = 64, height: int = 48) -> bytes:
-    """A lossless JPEG file (SOF3) of grey pixels: each differs by 0 from its prediction."""
+    """A lossless JPEG file (SOF3) of gray pixels: each differs by 0 from its prediction."""
 
     def segment(marker: int, payload: bytes) -> bytes:
         return struct.pack(">BBH", 0xFF, marker, len(payload) + 2) + payload
@@ -61,7 +61,7 @@ def without_end_marker(options: dict[str, Any]) -> bytes:
     )
 
 
-@pytest.mark.parametrize("kind", ["grey", "4:4:4", "4:2:0", "restart"])
+@pytest.mark.parametrize("kind", ["gray", "4:4:4", "4:2:0", "restart"])
 def test_a_file_without_its_end_marker_is_encoded_anew(kind: str) -> None:
     data = without_end_marker(KINDS[kind])
     encoded = stored(data)

@@ -19,9 +19,9 @@ CHAINS = {
     "all, each half the time": tuple(op(probability=0.5) for op in OPS),
 }
 SHAPES = {
-    "colour": {"height": 16, "width": 24, "channels": 3},
+    "color": {"height": 16, "width": 24, "channels": 3},
     # 17 · 13 numbers leave a remainder in vectorised loops.
-    "odd, grey": {"height": 17, "width": 13, "channels": 1},
+    "odd, gray": {"height": 17, "width": 13, "channels": 1},
 }
 
 
@@ -36,7 +36,7 @@ def run(given: dict, ops: tuple, rows: list[int] | np.ndarray, *, as_float: bool
 
 
 @pytest.mark.parametrize(
-    ("chain", "shape"), [*((chain, "odd, grey") for chain in CHAINS), ("all", "colour")]
+    ("chain", "shape"), [*((chain, "odd, gray") for chain in CHAINS), ("all", "color")]
 )
 def test_an_example_gets_the_same_bits_in_any_batch(chain: str, shape: str):
     given, ops = batch(8, **SHAPES[shape]), CHAINS[chain]
@@ -148,7 +148,7 @@ def test_every_uint8_comes_back():
         ((Brightness(), Rotate(), RandomZoom(), Contrast()), 1),
     ],
 )
-def test_neighbouring_geometric_ops_resample_once(ops: tuple, warps: int):
+def test_neighboring_geometric_ops_resample_once(ops: tuple, warps: int):
     traced = tf.function(lambda image, seeds: augment({"image": image}, ops, seeds))
     specs = (tf.TensorSpec([None, 8, 8, 3], tf.uint8), tf.TensorSpec([None], tf.int64))
     graph = traced.get_concrete_function(*specs).graph

@@ -1,4 +1,4 @@
-"""Ops of light and colour."""
+"""Ops of light and color."""
 
 import numpy as np
 import pytest
@@ -61,7 +61,7 @@ def test_light_takes_no_more_than_asked_and_is_uneven(op: object):
     assert white.min() >= 0.6 - 1e-6
     assert (np.ptp(white, axis=(1, 2, 3)) > 0.05).all()
     np.testing.assert_array_equal(white[..., 0], white[..., 2])
-    # It is a factor: on grey paper as on white, and smooth from pixel to pixel.
+    # It is a factor: on gray paper as on white, and smooth from pixel to pixel.
     np.testing.assert_allclose(changed(op, np.full((40, 30, 3), 0.5)), white / 2, atol=1e-6)
     assert np.abs(np.diff(white, axis=1)).max() < 0.35
 

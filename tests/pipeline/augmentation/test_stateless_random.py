@@ -11,10 +11,10 @@ import tensorflow as tf
 
 from pipeline.augmentation import stateless_random
 
-MANY = tf.range(20_000, dtype=tf.int64)  # the worst seeds: neighbours
+MANY = tf.range(20_000, dtype=tf.int64)  # the worst seeds: neighbors
 
 
-def test_neighbouring_seeds_and_numbers_draw_independently():
+def test_neighboring_seeds_and_numbers_draw_independently():
     columns = np.stack([stateless_random.uniform(MANY, number).numpy() for number in range(4)])
     assert np.abs(columns.mean(axis=1) - 0.5).max() < 0.01
     assert np.abs(columns.var(axis=1) - 1 / 12).max() < 0.005

@@ -135,7 +135,7 @@ def test_one_device():
         ("auto", "my-tpu", "my-tpu"),
     ],
 )
-def test_tpus_are_found_connected_initialised_and_used_in_this_order(
+def test_tpus_are_found_connected_initialized_and_used_in_this_order(
     name: str, tpu_name: str | None, found: str, monkeypatch: pytest.MonkeyPatch
 ):
     """What only a TPU can do is replaced; the calls are those that TensorFlow's guide makes."""

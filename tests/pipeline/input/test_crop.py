@@ -150,7 +150,7 @@ def test_a_window_holds_the_pixels_of_the_whole(ratio: int):
         top, left, height, width = (-(-each // ratio) for each in window.numpy())
         expected = whole[top : top + height, left : left + width]
         assert pixels.shape == expected.shape
-        # At full size, the colours of the rim are guessed without what lies beyond.
+        # At full size, the colors of the rim are guessed without what lies beyond.
         assert difference(pixels, expected) < 0.1
         np.testing.assert_array_equal(pixels[2:-2, 2:-2], expected[2:-2, 2:-2])
 

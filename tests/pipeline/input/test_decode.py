@@ -149,11 +149,11 @@ def test_stretch_fills_the_target():
 @pytest.mark.parametrize(("stored", "wanted"), [(1, 3), (3, 1), (1, 1)])
 def test_channels(stored: int, wanted: int):
     image = picture(64, 48)
-    grey = np.asarray(Image.fromarray(image).convert("L"))[..., None]
+    gray = np.asarray(Image.fromarray(image).convert("L"))[..., None]
     config = InputConfig(height=64, width=48, channels=wanted)
-    made = jpeg_image(jpeg(grey if stored == 1 else image), tf.constant([64, 48]), config)
+    made = jpeg_image(jpeg(gray if stored == 1 else image), tf.constant([64, 48]), config)
     assert made.shape == (64, 48, wanted)
-    assert difference(made, np.repeat(grey, wanted, axis=-1)) < 4
+    assert difference(made, np.repeat(gray, wanted, axis=-1)) < 4
 
 
 @pytest.fixture(scope="module")

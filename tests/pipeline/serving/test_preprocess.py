@@ -38,8 +38,8 @@ def receipt(width: int, height: int, mode: str = "RGB") -> Image.Image:
         ImageDraw.Draw(alpha).rectangle((0, 0, width // 3, height // 3), fill=90)
         image.putalpha(alpha)
     if mode == "I;16":
-        grey = np.asarray(image.convert("L")).astype(np.uint16) * 257
-        return Image.fromarray(grey)
+        gray = np.asarray(image.convert("L")).astype(np.uint16) * 257
+        return Image.fromarray(gray)
     return image.convert(mode)
 
 
@@ -55,16 +55,16 @@ def encoded(image: Image.Image, form: str, orientation: int = 1) -> bytes:
 FILES = {
     "small JPEG": encoded(receipt(300, 500), "JPEG"),
     "photo on its side": encoded(receipt(1500, 900), "JPEG", 6),
-    "grey JPEG": encoded(receipt(700, 1100, "L"), "JPEG", 3),
+    "gray JPEG": encoded(receipt(700, 1100, "L"), "JPEG", 3),
     "PNG": encoded(receipt(400, 900), "PNG"),
     "transparent PNG": encoded(receipt(1300, 800, "RGBA"), "PNG"),
     "16-bit PNG": encoded(receipt(300, 400, "I;16"), "PNG"),
 }
 BUILDS = {
     "as it is": ImageOptions(max_side=640),
-    "grey": ImageOptions(max_side=640, channels=1, quality=80),
+    "gray": ImageOptions(max_side=640, channels=1, quality=80),
     "raw": ImageOptions(encoding="raw", raw_size=(160, 120), channels=3),
-    "raw grey, stretched": ImageOptions(
+    "raw gray, stretched": ImageOptions(
         encoding="raw", raw_size=(96, 96), channels=1, fit="stretch"
     ),
 }
@@ -87,7 +87,7 @@ def through_the_dataset(file: bytes, options: ImageOptions, config: InputConfig)
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("file", FILES)
 def test_equals_what_is_trained_on(info: DatasetInfo, file: str, build: str):
-    config = InputConfig(height=128, width=96, channels=1 if build == "grey" else 3)
+    config = InputConfig(height=128, width=96, channels=1 if build == "gray" else 3)
     expected = np.asarray(through_the_dataset(FILES[file], BUILDS[build], config), np.int32)
     read = tf.function(lambda data: read_image(data, built_for(info, BUILDS[build]), config))
     image = np.asarray(read(tf.constant(FILES[file])))
