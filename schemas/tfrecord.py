@@ -1,4 +1,9 @@
-"""TFRecord framing: length, CRC of length, payload, CRC of payload.
+"""TFRecord framing: each record lies in a frame, one frame after the other.
+
+    length | CRC of length | payload      | CRC of payload
+    8      | 4             | length bytes | 4 bytes
+
+A payload of 10 bytes has a frame of 26. Numbers are little-endian; CRCs are CRC32C, masked.
 
 Format: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
 """

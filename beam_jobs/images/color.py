@@ -40,6 +40,7 @@ def _on_white(image: Image.Image) -> Image.Image:
     flat = Image.new("RGB", image.size, "white")
     for top, band in _bands(image):
         rgba = band.convert("RGBA")
+        # The alpha channel is the mask: where it is 0 the white stays.
         flat.paste(rgba, (0, top), rgba.getchannel("A"))
     return flat
 

@@ -199,7 +199,7 @@ class _ChunkWriter:
         self._accepted.append(row)
         self._keys.append(hash_words(row.id, seed=self._preparer.seed))
         self._locations.append((self._number, self._digest, offset, len(framed)))
-        pixels = image.pixels_hash
+        pixels = image.pixels_hash  # 128 bits, as two words for NumPy
         self._pixels.append((pixels >> 64, pixels & 0xFFFFFFFFFFFFFFFF))
         return framed
 

@@ -118,7 +118,9 @@ class BucketStarts:
     def from_bytes(cls, data: bytes, *, splits: int) -> Self:
         """Inverse of `to_bytes`."""
         groups = int.from_bytes(data[:8], "little")
-        start = 8 + 2 * groups
+        start = 8 + 2 * groups  # behind the number of groups and an int16 for each
+        # A layout takes an int32, an int64 and an int64 for each split. The arrays lie one behind
+        # the other: of n layouts, the second starts 4 n bytes behind the first, the third 12 n.
         rows = (len(data) - start) // (4 + 8 + 8 * splits)
         return cls(
             group_split=np.frombuffer(data, np.int16, groups, 8),
