@@ -97,7 +97,7 @@ def test_a_sweep_of_allocators(tmp_path: Path):
     assert chosen == replace(contender, environment={"TF_CPU_ALLOCATOR_USE_BFC": "false"})
     library = tmp_path / "libmalloc.so"
     with pytest.raises(
-        ValueError, match=r"libmalloc.so' is no file: give tensorflow or system, or"
+        ValueError, match=r"libmalloc.so' is not a file: give tensorflow or system, or"
     ):
         from_allocator(contender, str(library))
     library.touch()
