@@ -3,4 +3,4 @@
 Imports neither half, no TensorFlow and no Beam.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
