@@ -42,7 +42,6 @@ def main(argv=None):
 
     strategy = make_strategy()
     info = load_info(args.data_dir)
-    steps = info.steps_per_epoch("train", args.global_batch_size)
     options = {"global_batch_size": args.global_batch_size, "config": CONFIG}
 
     keras.utils.set_random_seed(0)
@@ -57,10 +56,13 @@ def main(argv=None):
     validation, validation_steps = make_evaluation_dataset(
         strategy, args.data_dir, split=args.evaluation_split, **options
     )
+    dataset = make_distributed_dataset(
+        strategy, args.data_dir, start_step=checkpoints.step, **options
+    )
     model.fit(
-        make_distributed_dataset(strategy, args.data_dir, start_step=checkpoints.step, **options),
-        steps_per_epoch=steps,
-        initial_epoch=checkpoints.step // steps,
+        dataset,
+        steps_per_epoch=dataset.steps_per_epoch,
+        initial_epoch=checkpoints.step // dataset.steps_per_epoch,
         epochs=args.epochs,
         validation_data=validation,
         validation_steps=validation_steps,
