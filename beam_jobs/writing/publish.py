@@ -29,7 +29,7 @@ from schemas.manifest import (
 )
 from schemas.receipt import LAYOUT, Label, receipt_features
 from schemas.statistics import RecordSummary
-from schemas.tfmd import schema_text, statistics_bytes
+from schemas.tfdv import schema_text, statistics_bytes
 
 CategoryCounts = Mapping[
     tuple[str, str], IntArray

@@ -19,7 +19,7 @@ from schemas.manifest import (
     check_completed,
 )
 from schemas.receipt import Feature
-from schemas.tfmd import value_counts
+from schemas.tfdv import value_counts
 
 DATA_DIR_VARIABLE = "TILLROLL_DATA_DIR"
 

@@ -27,7 +27,7 @@ from schemas.manifest import (
 )
 from schemas.receipt import Label, receipt_features
 from schemas.statistics import RecordSummary
-from schemas.tfmd import statistics_bytes
+from schemas.tfdv import statistics_bytes
 from schemas.tfrecord import frame
 
 LAYOUTS = {"alpha": 20, "beta": 9, "gamma": 2, "omega": 1}

@@ -12,7 +12,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 from schemas.example import encode_example, parse_example
 from schemas.receipt import Feature, Label, receipt_features
 from schemas.statistics import RecordSummary
-from schemas.tfmd import schema_text, statistics_bytes, value_counts
+from schemas.tfdv import schema_text, statistics_bytes, value_counts
 
 LABELS = (Label(name="total", type="float"), Label(name="currency", type="category"))
 FEATURES = receipt_features(LABELS)
