@@ -27,11 +27,11 @@ demo: .venv/ready
 	@echo "look at $(DEMO)/receipts.png, batch.png, layouts.png, shards.png and, of the run, $(DEMO)/run/*.png"
 
 test: .venv/ready lint
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not docs"
 
 # All but programs, servers, benchmarks and what else is slow: under two minutes.
 test-fast: .venv/ready lint
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow"
 
 lint: .venv/ready
 	$(BIN)/ruff check .
@@ -39,20 +39,22 @@ lint: .venv/ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-# The documentation site, build/docs/index.html. Any warning, such as a broken link, is an error.
-docs: .venv-docs/ready
+# The documentation site, build/docs/index.html, and the code of its pages, which is run. Any warning, such as a
+# broken link, is an error.
+docs: .venv/ready .venv-docs/ready
 	rm -rf build/docs
 	PATH=$(CURDIR)/.venv-docs/bin:$$PATH TF_CPP_MIN_LOG_LEVEL=3 \
 	  sphinx-build --fail-on-warning --keep-going --nitpicky docs build/docs
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m docs
 
 # The newest TensorFlow and Beam, without tensorflow-io.
 test-newest: .venv-newest/ready
-	.venv-newest/bin/python -m pytest -n $(JOBS)
+	.venv-newest/bin/python -m pytest -n $(JOBS) --dist worksteal
 
 # Each half alone: the build without TensorFlow, the training without Beam.
 test-halves: .venv-build/ready .venv-train/ready
-	.venv-build/bin/python -m pytest -n $(JOBS)
-	.venv-train/bin/python -m pytest -n $(JOBS)
+	.venv-build/bin/python -m pytest -n $(JOBS) --dist worksteal
+	.venv-train/bin/python -m pytest -n $(JOBS) --dist worksteal
 
 # tillroll beside other input pipelines, on a dataset directory: make peers DATA=data/receipts
 peers: .venv-peers/ready

@@ -13,6 +13,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(("tests/end_to_end/", "tests/benchmarks/")):
             item.add_marker(pytest.mark.slow)
+        if item.nodeid.startswith("tests/end_to_end/test_docs.py"):
+            item.add_marker(pytest.mark.docs)
 
 
 @pytest.fixture(scope="session")
