@@ -13,7 +13,7 @@ COMMANDS = {
     "pipeline.explain": "tensorflow",
     "pipeline.export": "tensorflow",
     "pipeline.predict": "tensorflow",
-    "pipeline.show": "matplotlib",
+    "pipeline.show": "tensorflow",
     "pipeline.train": "tensorflow",
 }
 

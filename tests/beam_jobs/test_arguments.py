@@ -159,6 +159,7 @@ def test_the_format_follows_from_the_name(tmp_path: Path, path: str, format_: st
 
 
 def test_a_table_on_a_store_may_be_a_folder() -> None:
+    pytest.importorskip("google.cloud.storage")
     source = options_of("--input=gs://b/in/t.parquet/").source
     assert (source.path, source.image_root) == ("gs://b/in/t.parquet", "gs://b/in")
 
