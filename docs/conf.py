@@ -35,6 +35,10 @@ napoleon_use_rtype = False
 default_role = "code"
 
 # Names that the signatures of options hold, and that have no page here.
-nitpick_ignore = [("py:class", "collections.abc.Callable")]
+nitpick_ignore = [
+    ("py:class", "collections.abc.Callable"),
+    ("py:class", "schemas.excluded.Excluded"),
+    ("py:class", "schemas.manifest.Manifest"),
+]
 
 programoutput_prompt_template = "$ {command}\n{output}"
