@@ -82,7 +82,7 @@ def test_flipped_byte_is_named_by_file_record_and_offset(copy: Path, capsys):
 
 
 def without_last_layout(values: dict) -> None:
-    """As if the last layout were none, and had no record."""
+    """Takes the last layout, which then has no record, out of the vocabulary."""
     values["vocabularies"]["layout"].pop()
     for split in values["splits"].values():
         split["category_counts"]["layout"].pop()
@@ -183,7 +183,7 @@ def test_names_the_fault(copy: Path, capsys, harm: Callable[[Path], object], sen
 
 
 def test_the_check_of_a_shard_does_not_grow_with_the_vocabulary(dataset: Path):
-    """Of each shard of a large dataset one is kept or sent to another process."""
+    """Each shard of a large dataset has a check, which is kept or sent to another process."""
     manifest = manifest_of(dataset)
     unused = tuple(f"unused{number}" for number in range(200_000))
     split = manifest.splits["train"]

@@ -32,7 +32,7 @@ def test_speeds_are_of_median_rounds_and_memory_of_the_worst():
 
 
 def test_the_pool_keeps_what_need_not_change(tmp_path: Path):
-    """As the build does, so that both do the same work."""
+    """The pool works as the build does, so that both do the same work."""
     exif = Image.Exif()
     exif[build_throughput.ORIENTATION] = 6
     small = Image.new("RGB", (80, 60), "red")

@@ -1,4 +1,4 @@
-"""What a simulated accelerator waits for, on a fake clock and by slowing stages down."""
+"""Waits of a simulated accelerator, on a fake clock and by slowing stages down."""
 
 import json
 from pathlib import Path

@@ -377,7 +377,7 @@ def test_nothing_outside_the_output_is_touched(tmp_path: Path, build):
 def test_an_output_that_is_a_volume_of_its_own(
     tmp_path: Path, build, monkeypatch: pytest.MonkeyPatch
 ):
-    """As a Docker volume at /data with --output /data: nothing can be renamed into it."""
+    """Nothing can be renamed into a Docker volume at /data with --output /data."""
     table = write_receipts(tmp_path / "in", {"a": 6})
     volume = tmp_path / "volume"
     volume.mkdir()
@@ -400,7 +400,7 @@ def test_an_output_that_is_a_volume_of_its_own(
 def test_an_output_that_files_cannot_be_renamed_into(
     tmp_path: Path, table: Path, build, capsys, monkeypatch: pytest.MonkeyPatch
 ):
-    """As where the staging directory is a volume of its own: said before an image is read."""
+    """A staging directory that is a volume of its own is named before an image is read."""
 
     def fail(source: str, target: str) -> None:
         raise OSError(errno.EXDEV, "Invalid cross-device link", str(source))

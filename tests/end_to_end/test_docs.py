@@ -192,7 +192,7 @@ LINKING = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"]
 
 
 def test_links_of_the_repository_lead_somewhere():
-    """Those between the pages of the site are checked when it is built."""
+    """Links between the pages of the site are checked when it is built."""
     links = [
         (name, link)
         for name in LINKING

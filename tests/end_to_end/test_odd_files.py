@@ -27,7 +27,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, build) -> Path:
 
 @pytest.fixture(scope="module")
 def fates(built: Path) -> dict[str, tuple[str, dict]]:
-    """What became of each id, and the record or listing that tells so."""
+    """Maps each id to what became of it, and to the record or listing that tells so."""
     manifest = Manifest.from_json((built / "manifest.json").read_text())
     found: dict[str, tuple[str, dict]] = {}
     for shard in manifest.splits["train"].shards:

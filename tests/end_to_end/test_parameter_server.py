@@ -41,7 +41,7 @@ OPTIONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Story:
-    """What came of a run.
+    """Results of a run.
 
     Attributes:
       stops: of the chief's lives but the last, its exit status, step and words.

@@ -60,7 +60,7 @@ def read(store: TestStore, *names: str) -> tuple[int, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def outcome(store: TestStore, directory: Path) -> tuple[int, dict[str, Any]]:
-    """Of one process that reads a sound directory and three that are not."""
+    """Results of one process that reads an undamaged directory and three others."""
     sound = contents(directory)
     damaged, missing = shard_name("train", DAMAGED_SHARD, 4), shard_name("train", MISSING_SHARD, 4)
     payload = bytearray(sound[damaged])

@@ -1,4 +1,4 @@
-"""What a build must cope with that an earlier one has left behind."""
+"""Builds that find the leftovers of an earlier one."""
 
 import json
 import shutil
@@ -57,7 +57,7 @@ def test_a_sidecar_without_its_records_is_prepared_again(bad_table: Path, build,
 def test_resumes_from_staging_files_that_lost_their_end(
     table: Path, build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """As after a loss of power, on a file system that names a file before it has its bytes."""
+    """A loss of power, on a file system that names a file before it has its bytes."""
 
     def fail(*_: object, **__: object) -> None:
         raise BuildError("the power is gone")

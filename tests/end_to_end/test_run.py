@@ -143,7 +143,7 @@ def test_quiet(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_another_model_is_refused(
     directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], other_data: bool
 ):
-    """Where the weights can't be restored, the sentence offers no option that can't help."""
+    """The sentence offers no option that can't help where the weights can't be restored."""
     command = [str(directory), f"--run-dir={tmp_path}", *OPTIONS]
     assert main([*command, "--steps=5"]) == 0
     capsys.readouterr()

@@ -1,4 +1,4 @@
-"""Which options a run may change when it goes on, and what comes of it."""
+"""Options that a run may change when it goes on, and their effects."""
 
 import dataclasses
 import json

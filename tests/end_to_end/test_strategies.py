@@ -45,7 +45,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def stream(examples: Iterable[dict[str, Any]]) -> Stream:
-    """What came in each row of each step: id, digest of the pixels, weight. No row comes twice."""
+    """Maps each row of each step to id, digest of the pixels, weight. No row comes twice."""
     found: Stream = {}
     for each in examples:
         place = each["step"], each["row"]
@@ -56,7 +56,7 @@ def stream(examples: Iterable[dict[str, Any]]) -> Stream:
 
 
 def training_stream(directory: Path, *, steps: int) -> Stream:
-    """What one pipeline of one process makes."""
+    """Reads the batches that one pipeline of one process makes."""
     dataset = make_dataset(directory, **TRAINING).take(steps)
     return stream(row for batch in dataset for row in rows(batch))
 

@@ -49,7 +49,7 @@ def losses(run_dir: Path) -> list[float]:
 
 
 def pictures(run_dir: Path) -> list[bytes]:
-    """What is drawn of the last evaluation follows from counts and predicted labels alone."""
+    """The pictures of the last evaluation follow from counts and predicted labels alone."""
     return [(run_dir / f"{name}.png").read_bytes() for name in ("confusion", "samples")]
 
 

@@ -1,4 +1,4 @@
-"""What is told of a plan before a training run."""
+"""The description of a plan before a training run."""
 
 from pathlib import Path
 

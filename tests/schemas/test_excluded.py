@@ -18,7 +18,7 @@ ANEW = "delete it, and run python -m beam_jobs.verify DIRECTORY --exclude again"
 
 @pytest.fixture(scope="module")
 def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
-    """Of a dataset with eight records in each of four shards."""
+    """The manifest of a dataset with eight records in each of four shards."""
     directory: Path = write_dataset(tmp_path_factory.mktemp("excluded") / "dataset")
     return Manifest.from_json((directory / MANIFEST).read_text())
 

@@ -1,4 +1,4 @@
-"""What the build stores of a JPEG file, TensorFlow decodes, to the pixels that Pillow sees."""
+"""JPEG files that the build keeps: TensorFlow decodes them to the pixels that Pillow sees."""
 
 import io
 import struct
@@ -47,7 +47,7 @@ def lossless_jpeg(width: int = 64, height: int = 48) -> bytes:
 
 
 def stored(data: bytes) -> bytes | None:
-    """What a record holds of a file; None if it is rejected."""
+    """Returns the image that is stored of a file; None if it is rejected."""
     try:
         return store_image(data, [], ImageOptions()).encoded
     except RejectionError:

@@ -1,4 +1,4 @@
-"""What is an image's fault, and what is the machine's."""
+"""Preparing a chunk: an image's fault rejects it, the machine's ends the build."""
 
 from collections.abc import Callable
 from pathlib import Path

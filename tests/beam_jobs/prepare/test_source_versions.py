@@ -1,4 +1,4 @@
-"""Whether a source file is still the one that was read."""
+"""Versions of source files: a file that was replaced is read again."""
 
 import os
 from collections.abc import Callable

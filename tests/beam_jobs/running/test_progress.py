@@ -1,4 +1,4 @@
-"""What the progress bar shows, and how often it looks."""
+"""The progress bar: the numbers it shows, and the folders it lists for them."""
 
 import io
 import json
@@ -29,7 +29,7 @@ def options(tmp_path: Path) -> BuildOptions:
 
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often each folder was listed."""
+    """Counts how often each folder was listed."""
     counts: Counter[str] = Counter()
     list_below = files.list_below
 

@@ -110,7 +110,7 @@ def histograms(case: Case, split: list[int], shard: list[int]) -> list[np.ndarra
 
 
 def check_deal(case: Case) -> tuple[Plan, list[int], list[int]]:
-    """What holds of every deal, with groups or without."""
+    """Checks the properties of every deal, with groups or without."""
     plan, split, shard = deal(case)
     assert plan.counts.sum() == len(case.layout)
     for number, found in enumerate(histograms(case, split, shard)):

@@ -1,4 +1,4 @@
-"""Which tables a path stands for."""
+"""The tables that a path stands for."""
 
 import os
 from pathlib import Path

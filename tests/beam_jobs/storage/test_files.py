@@ -21,7 +21,7 @@ from beam_jobs.storage.object_stores import Store
 
 
 class StoreError(Exception):
-    """As the clients of the object stores raise them."""
+    """An error as the clients of the object stores raise it."""
 
     def __init__(self, status: Any) -> None:
         super().__init__(f"status {status}")
@@ -35,7 +35,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> list[Exception | bytes]:
-    """What a remote store answers, one after the other."""
+    """The answers of a remote store, one after the other; the test fills the list."""
     answers: list[Exception | bytes] = []
 
     def open_(path: str, *, buffer_bytes: int) -> io.BytesIO:

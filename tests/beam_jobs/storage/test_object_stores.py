@@ -1,4 +1,4 @@
-"""How many requests a store gets, and how many of them at a time."""
+"""Numbers of requests that a store gets, in all and at a time."""
 
 import threading
 from typing import Any

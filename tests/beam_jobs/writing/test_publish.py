@@ -1,4 +1,4 @@
-"""What stops a build from publishing: records that are lost, and a deal that is not the plan's."""
+"""Nothing is published where records are lost, or dealt otherwise than the plan says."""
 
 from pathlib import Path
 

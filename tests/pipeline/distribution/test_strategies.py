@@ -138,7 +138,7 @@ def test_one_device():
 def test_tpus_are_found_connected_initialized_and_used_in_this_order(
     name: str, tpu_name: str | None, found: str, monkeypatch: pytest.MonkeyPatch
 ):
-    """What only a TPU can do is replaced; the calls are those that TensorFlow's guide makes."""
+    """Calls that only a TPU can answer are replaced; they are those of TensorFlow's guide."""
     if tpu_name is not None:
         monkeypatch.setenv("TPU_NAME", tpu_name)
     calls: list[tuple[str, Any]] = []

@@ -126,7 +126,7 @@ def test_fewer_records_than_samples(tmp_path: Path):
 
 
 def test_augmentation_from_the_command_line(directory: Path, tmp_path: Path):
-    """Where it is done makes no difference; how images come to the device makes a small one."""
+    """The place makes no difference; the dtype of the images on the device makes a small one."""
     found = {}
     for number, options in enumerate(
         (

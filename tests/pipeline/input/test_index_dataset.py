@@ -128,7 +128,7 @@ def test_pipelines_make_the_global_batches_together(
 
 @pytest.mark.parametrize(("workers", "start_step"), [(2, 0), (3, 8)])
 def test_workers_take_turns(workers: int, start_step: int):
-    """As under ParameterServerStrategy, where a worker learns its number at run time."""
+    """Under ParameterServerStrategy a worker learns its number at run time."""
     table = TABLES["records"]
     plan = BatchPlan(counts=table.counts, batch_units=12)
     made = {}

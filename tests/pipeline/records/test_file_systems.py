@@ -31,7 +31,7 @@ UNKNOWN = (
 
 
 def in_a_process(program: str, *arguments: str, environment: Mapping[str, str]) -> str:
-    """What a program prints; file systems stay in a process once they are loaded."""
+    """Runs a program in its own process, as file systems stay loaded; returns what it prints."""
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         cwd=ROOT,
@@ -44,7 +44,7 @@ def in_a_process(program: str, *arguments: str, environment: Mapping[str, str]) 
 
 
 def refusals(directories: Iterable[str], package: Path) -> list[str]:
-    """What `load_info` says of directories where `package` is the tensorflow_io that it finds."""
+    """Returns the errors of `load_info` where `package` is the tensorflow_io that it finds."""
     program = """
 import json, sys
 from pipeline.records.info import load_info
@@ -75,7 +75,7 @@ def test_without_tensorflow_io(tmp_path: Path):
 
 
 def test_with_a_tensorflow_io_that_does_not_load(tmp_path: Path):
-    """As with another TensorFlow: its libraries can't be opened, of which its import warns."""
+    """With another TensorFlow its libraries can't be opened, of which its import warns."""
     spec = find_spec("tensorflow_io")
     if spec is None:
         pytest.skip("tensorflow-io is not installed")

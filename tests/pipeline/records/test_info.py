@@ -1,4 +1,4 @@
-"""What a dataset directory says of itself, and what is said where there is none."""
+"""Facts about a dataset directory, and the sentences where there is none."""
 
 import json
 import re

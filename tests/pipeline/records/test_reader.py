@@ -52,7 +52,7 @@ def payloads(directory: Path, shards: int = 4) -> dict[tuple[str, int], bytes]:
 def expected(
     directory: Path, table: RecordTable, numbers: np.ndarray, shards: int = 4
 ) -> list[bytes]:
-    """What records with these numbers hold."""
+    """Returns the contents of the records with these numbers."""
     whole = payloads(directory, shards)
     places = numbers if table.order is None else table.order[numbers]
     shards = np.searchsorted(table.shard_ends, places, side="right")
@@ -104,7 +104,7 @@ def test_records_come_in_order(
 
 @pytest.mark.parametrize("parallel_reads", [1, 4])
 def test_runs_may_end_early_and_repeat_a_record(directory: Path, parallel_reads: int):
-    """As evaluation does, whose batches go on through the shards and are filled up at the end."""
+    """Reads as evaluation does: batches go on through the shards and are filled up at the end."""
     table = RecordTable.in_shard_order(load_info(directory), "train")
     numbers = np.minimum(np.arange(70), RECORDS - 1)
     vectors = [*numbers.reshape(-1, 10), np.array([5, 4, 4, 5, 6, 6, 7, 0, 1, 63])]

@@ -19,7 +19,7 @@ def equal_parts(size: int) -> list[int]:
 
 
 def discrepancy(order: np.ndarray, taken: int) -> float:
-    """How far the first rows of an order are off their share of any stratum.
+    """Measures how far the first rows of an order are off their share of any stratum.
 
     A stratum is an interval of rows, wherever it begins and ends.
     """

@@ -43,7 +43,7 @@ def dealt(plan: BatchPlan, number: int) -> BatchUnits:
 
 
 def times(plan: BatchPlan, number: int) -> np.ndarray:
-    """How often each unit comes in an epoch."""
+    """Counts how often each unit comes in an epoch."""
     return np.bincount(dealt(plan, number).unit, minlength=plan.units)
 
 
@@ -53,7 +53,7 @@ def strata(plan: BatchPlan) -> np.ndarray:
 
 
 def is_rounded(counts: np.ndarray, numerator: np.ndarray, denominator: int) -> bool:
-    """Whether integers are the floor or ceiling of fractions."""
+    """Returns whether integers are the floor or ceiling of fractions."""
     return bool(np.all(np.abs(counts * denominator - numerator) < denominator))
 
 
@@ -100,7 +100,7 @@ def test_natural_shares_that_fill_their_batches_deal_each_unit_once(counts: list
 @given(plan=PLANS, start=st.sampled_from([0, 1, 5, 1000]))
 @settings(deadline=None, max_examples=40)
 def test_no_unit_is_left_behind_over_epochs(plan: BatchPlan, start: int):
-    """What an epoch leaves out, or deals once more, moves on through the stratum."""
+    """The units that an epoch leaves out, or deals once more, move on through the stratum."""
     shares = plan.allocation / SLOT_PARTS
     share = (shares / plan.counts)[strata(plan)]
     total = np.zeros(plan.units, np.int64)

@@ -62,7 +62,7 @@ def stored_files(directory: Path, folder: Path) -> list[str]:
 
 
 def test_fresh_process_predicts_the_same(directory: Path, tmp_path: Path):
-    """Of files as they are in records, by models made under a strategy; without this package."""
+    """Models made under a strategy predict files as they are in records, without this package."""
     info = load_info(directory)
     models = {}
     for name, task in TASKS.items():

@@ -181,7 +181,7 @@ def test_documented_task_learns(documented: types.ModuleType, tmp_path: Path):
 
 
 def test_documented_task_takes_refunds(documented: types.ModuleType):
-    """What the loss calls right is predicted, also below 0."""
+    """The prediction is the label that the loss calls right, also below 0."""
     task = documented.TotalReader()
     totals = np.array([-5.0, -0.5, 0.0, 0.5, 99.5], np.float32)
     scaled = np.sign(totals) * np.log1p(np.abs(totals))

@@ -1,4 +1,4 @@
-"""What TPUs ask for, as far as a CPU can tell: XLA compiles the steps, nothing is a string."""
+"""Needs of TPUs, as far as a CPU can tell: XLA compiles the steps, nothing is a string."""
 
 import dataclasses
 from pathlib import Path

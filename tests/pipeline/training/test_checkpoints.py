@@ -1,4 +1,4 @@
-"""Which checkpoint a run goes on from when some are missing or damaged."""
+"""The checkpoint that a run goes on from when some are missing or damaged."""
 
 import re
 from collections.abc import Callable
