@@ -667,7 +667,7 @@ def test_a_name_that_exists_is_no_pattern(
         stem = each.rpartition("/")[2]
         lines = {"csv": f"image,layout\n{stem},x\n", "jsonl": f'{{"image":"{stem}","layout":"x"}}'}
         (tmp_path / f"{each}.{kind}").write_text(lines[kind])
-    rows = read_rows(source(kind, tmp_path / name.format(kind=kind)))  # type: ignore[arg-type]
+    rows = read_rows(source(kind, tmp_path / name.format(kind=kind)))
     assert [row.id for row in rows] == expected
 
 
