@@ -23,18 +23,12 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 
 from beam_jobs import arguments
 from beam_jobs.errors import BuildError, failure_in
-from beam_jobs.job import INPUTS_NAME, add_build, add_dry_run
+from beam_jobs.job import add_build, add_dry_run
 from beam_jobs.options import BuildOptions
-from beam_jobs.prepare.staging import (
-    delete_staging,
-    dry_run_directory,
-    remove_if_empty,
-    write_marker,
-)
+from beam_jobs.prepare.staging import delete_staging, remove_if_empty, write_marker
 from beam_jobs.running import progress, report
 from beam_jobs.running.runner import beam_options, choose_runner, is_local_runner
 from beam_jobs.running.thread_failures import ThreadFailures
-from beam_jobs.shard_plan import PLAN_NAME
 from beam_jobs.storage import files
 from beam_jobs.writing.output import check_finished, check_foreign, is_published, read_manifest
 from beam_jobs.writing.output_lock import make_folder, output_lock
@@ -94,7 +88,7 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
                 result.wait_until_finish()
             failures.show()
             if args.dry_run:
-                outline = json.loads(files.read(files.join(options.staging, PLAN_NAME)))
+                outline = json.loads(files.read(options.staging.plan))
                 print(report.plan_summary(outline, options.splits, args.output), end="")
                 return 0
         except (Exception, KeyboardInterrupt) as error:
@@ -105,10 +99,10 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
                 failures.show()
                 raise
             print(f"error: {message}", file=sys.stderr)
-            if not args.dry_run and files.exists(files.join(options.staging, INPUTS_NAME)):
+            if not args.dry_run and files.exists(options.staging.inputs):
                 print(
-                    f"finished work is kept in {options.staging}: the same command reuses it; "
-                    "delete that folder to give it up",
+                    f"finished work is kept in {options.staging.directory}: the same command "
+                    "reuses it; delete that folder to give it up",
                     file=sys.stderr,
                 )
             return 1
@@ -131,7 +125,7 @@ def _begin(options: BuildOptions, stack: ExitStack) -> bool:
     check_foreign(options)
     local = files.is_local(options.output)
     if local:
-        stack.enter_context(output_lock(options.output, options.staging))
+        stack.enter_context(output_lock(options.staging))
     if is_published(options):
         delete_staging(options.staging)
         return True
@@ -144,7 +138,7 @@ def _begin(options: BuildOptions, stack: ExitStack) -> bool:
 @contextmanager
 def _rehearsal(options: BuildOptions) -> Iterator[BuildOptions]:
     """Options of a dry run, which leaves the work of an interrupted build alone."""
-    folder = dry_run_directory(options.staging, options.launch)
+    folder = options.staging.dry_run(options.launch)
     if files.is_local(folder):
         make_folder(Path(folder), options.output)
     try:
@@ -152,7 +146,7 @@ def _rehearsal(options: BuildOptions) -> Iterator[BuildOptions]:
     finally:
         files.delete_tree(folder)
         if files.is_local(folder):
-            remove_if_empty(Path(options.staging))
+            remove_if_empty(Path(options.staging.directory))
             remove_if_empty(Path(options.output))
 
 

@@ -21,7 +21,7 @@ from beam_jobs.prepare.preparer import ChunkPreparer
 from beam_jobs.prepare.references import ORDERED_LOCATION, References
 from beam_jobs.prepare.repeated_ids import check_ids, sum_repeats
 from beam_jobs.prepare.row_file import RowFile, WriteRows, read_chunks
-from beam_jobs.prepare.staging import write_marker
+from beam_jobs.prepare.staging import Staging, write_marker
 from beam_jobs.shard_plan import (
     ShardKey,
     check_rejections,
@@ -42,14 +42,12 @@ from beam_jobs.writing.publish import ChunkSummary, Publisher
 from beam_jobs.writing.shards import ShardWriter, Vocabularies
 from schemas.receipt import LAYOUT
 
-INPUTS_NAME = "inputs.json"
-
 
 def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     """Adds the whole build to a pipeline."""
     labels = options.source.labels
     preparer = ChunkPreparer(
-        directory=options.prepared_directory, labels=labels, image=options.image, seed=options.seed
+        staging=options.staging, labels=labels, image=options.image, seed=options.seed
     )
     buckets, inputs = _read(pipeline, options)
     prepared = buckets | "Prepare" >> _prepare(preparer, inputs, options)
@@ -62,7 +60,7 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     references = (
         (prepared["references"], dropped)
         | "WithDuplicates" >> beam.CoGroupByKey()  # (bucket, ([path of its References], [keys]))
-        | "DropDuplicates" >> beam.Map(_without, directory=options.references_directory)
+        | "DropDuplicates" >> beam.Map(_without, staging=options.staging)
     )  # (bucket, path of its References)
     plan, starts, vocabularies = plan_shards(
         references,
@@ -84,8 +82,8 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         >> beam.FlatMap(
             _write_shard,
             writer=ShardWriter(
-                prepared=options.prepared_directory,
-                directory=options.staged_directory,
+                staging=options.staging,
+                directory=options.finished_directory,
                 labels=labels,
             ),
             plan=AsSingleton(plan),
@@ -96,12 +94,10 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         written["codes"]  # ((split, category), codes)
         | "CountValues" >> beam.CombinePerKey(Histogram())
     )  # ((split, category), records of each value)
-    quarantine = prepared["rejected"] | "Quarantine" >> WriteQuarantine(options.staged_directory)
-    listed = duplicates | "ListDuplicates" >> WriteDuplicates(options.staged_directory)
+    quarantine = prepared["rejected"] | "Quarantine" >> WriteQuarantine(options.finished_directory)
+    listed = duplicates | "ListDuplicates" >> WriteDuplicates(options.finished_directory)
     publisher = Publisher(
-        output=options.output,
         staging=options.staging,
-        staged=options.staged_directory,
         labels=labels,
         split_names=tuple(options.splits),
         build_options=options.recorded(),
@@ -141,25 +137,24 @@ def _read(
     pipeline: beam.Pipeline, options: BuildOptions, *, dry_run: bool = False
 ) -> tuple[beam.PCollection[tuple[int, Iterable[ByteRange]]], AsSingleton]:
     """Reads the source: where the rows of each bucket lie, and the number of all rows."""
-    path = files.join(options.staging, INPUTS_NAME)
-    where = options.source.path
+    staging, where = options.staging, options.source.path
 
     def checked(count: int, reasons: Mapping[str, tuple[int, str]]) -> int:
         if not dry_run:
             # Also here: a staged job may run long after it was checked.
             check_finished(options)
             check_foreign(options)
-            write_marker(options.staging)
+            write_marker(staging)
         if not count:
             raise BuildError(f"no receipts found in {where}: check --input and --input-format")
-        files.write(path, json.dumps(count).encode())  # for the progress bar
+        files.write(staging.inputs, json.dumps(count).encode())  # for the progress bar
         # Too many rejected rows end the build here, before any image is read for the quarantine.
         check_rejections(count, reasons, options.max_bad_fraction)
         return count
 
     rows = options.source.read(pipeline)  # Row
     row_files = (
-        rows | "WriteRows" >> beam.ParDo(WriteRows(options.rows_directory, options.seed))  # RowFile
+        rows | "WriteRows" >> beam.ParDo(WriteRows(staging, options.seed))  # RowFile
     )
     reasons = AsDict(
         rows
@@ -211,7 +206,7 @@ def _prepare(
             return  # the ranges held rows of its neighbors only
         chunks = [preparer.prepare(chunk, rows.pop(chunk)) for chunk in sorted(rows)]
         references = References.concatenate([chunk.references for chunk in chunks])
-        yield bucket, _stage(references, options.references_directory)
+        yield bucket, _stage(references, options.staging)
         yield TaggedOutput("pixels", Pixels.of(bucket, chunks))
         for chunk in chunks:
             yield TaggedOutput("summaries", ChunkSummary.of(chunk))
@@ -222,16 +217,16 @@ def _prepare(
     )
 
 
-def _stage(references: References, directory: str) -> str:
+def _stage(references: References, staging: Staging) -> str:
     """Writes references to a staging file named by its contents, and returns its path."""
     data = references.to_bytes()
-    path = files.join(directory, hashlib.sha256(data).hexdigest())
+    path = staging.references(hashlib.sha256(data).hexdigest())
     files.write(path, data)
     return path
 
 
 def _without(
-    joined: tuple[int, tuple[Iterable[str], Iterable[bytes]]], *, directory: str
+    joined: tuple[int, tuple[Iterable[str], Iterable[bytes]]], *, staging: Staging
 ) -> tuple[int, str]:
     """Drops the records with the given keys from a bucket's references."""
     bucket, (paths, dropped_keys) = joined
@@ -241,7 +236,7 @@ def _without(
     references = References.from_bytes(files.read(path))
     dropped = set(np.frombuffer(b"".join(keys), "V16").tolist())
     remaining = [key.tobytes() not in dropped for key in references.key]
-    return bucket, _stage(references.take(np.array(remaining, bool)), directory)
+    return bucket, _stage(references.take(np.array(remaining, bool)), staging)
 
 
 def _write_shard(

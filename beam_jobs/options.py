@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from beam_jobs.images.image import ImageOptions
-from beam_jobs.prepare.staging import STAGING, finished_directory
+from beam_jobs.prepare.staging import Staging
 from beam_jobs.sharding.splits import check_fractions
 from beam_jobs.sources.source import Source
 from beam_jobs.storage import files
@@ -81,25 +81,14 @@ class BuildOptions:
             )
 
     @property
-    def staging(self) -> str:
-        """Path of the directory of unfinished work, see `beam_jobs.prepare.staging`."""
-        return files.join(self.output, STAGING)
+    def staging(self) -> Staging:
+        """The directory of unfinished work."""
+        return Staging(self.output)
 
     @property
-    def rows_directory(self) -> str:
-        return files.join(self.staging, "rows")
-
-    @property
-    def references_directory(self) -> str:
-        return files.join(self.staging, "references")
-
-    @property
-    def prepared_directory(self) -> str:
-        return files.join(self.staging, "prepared")
-
-    @property
-    def staged_directory(self) -> str:
-        return finished_directory(self.staging, self.launch)
+    def finished_directory(self) -> str:
+        """Folder in the staging directory of the dataset that this launch makes."""
+        return self.staging.finished(self.launch)
 
     def recorded(self) -> dict[str, Any]:
         """The options that shape the dataset's bytes, for its manifest."""

@@ -18,8 +18,6 @@ from beam_jobs.storage.files import ByteRange
 from beam_jobs.writing.shards import Vocabularies
 from schemas.receipt import LAYOUT
 
-PLAN_NAME = "plan.json"
-STARTS_NAME = "starts"
 ShardKey = tuple[int, int]  # split, number
 Starts = Mapping[int, ByteRange]  # bucket to where its BucketStarts lie
 
@@ -88,9 +86,9 @@ def plan_shards(
             "counts": decided.counts.tolist(),
             "shards": decided.shards.tolist(),
         }
-        files.write(files.join(options.staging, PLAN_NAME), json.dumps(outline).encode())
+        files.write(options.staging.plan, json.dumps(outline).encode())
         yield decided
-        yield TaggedOutput("starts", _write_starts(options.staging, starts))
+        yield TaggedOutput("starts", _write_starts(options.staging.starts, starts))
 
     bucket_counts = references | "CountBucket" >> beam.Map(
         _count_bucket, vocabularies=vocabularies
@@ -140,9 +138,8 @@ def check_rejections(
         raise BuildError(f"all {inputs:,} inputs were rejected; nothing was published:{listing}")
 
 
-def _write_starts(staging: str, starts: Iterable[tuple[int, BucketStarts]]) -> Starts:
+def _write_starts(path: str, starts: Iterable[tuple[int, BucketStarts]]) -> Starts:
     """Writes the starts of all buckets to one file: together they are too large a side input."""
-    path = files.join(staging, STARTS_NAME)
     ranges, offset = {}, 0
     with files.create(path) as file:
         for bucket, bucket_starts in starts:

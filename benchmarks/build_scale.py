@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_jobs.prepare.chunks import bucket_count, chunk_count
+from beam_jobs.prepare.staging import Staging
 from beam_jobs.running.report import plan_summary
 from beam_jobs.sharding.deal import BucketCounts, BucketStarts, Plan, assign, make_plan
 from beam_jobs.sharding.histograms import check_layouts
@@ -142,9 +143,7 @@ def publish(case: Case) -> dict[str, float]:
     counts = {(name, LAYOUT): made.counts[:, at] for at, name in enumerate(made.split_names)}
     vocabularies = {LAYOUT: case.names()}
     publisher = Publisher(
-        output="",
-        staging="",
-        staged="",
+        staging=Staging(""),
         labels=(),
         split_names=made.split_names,
         build_options={"splits": _SPLITS},

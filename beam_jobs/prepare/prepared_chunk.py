@@ -9,22 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_jobs.prepare.references import References
-from beam_jobs.storage import files
 from schemas.manifest import FileChecksum
 from schemas.tfrecord import frame, unframe
-
-SIDECAR = ".npz"
-BEGUN = ".begun"
-
-
-def chunk_path(directory: str, number: int, digest: bytes) -> str:
-    """Path of a chunk's staging files without their suffix; `digest` has 16 bytes."""
-    return files.join(directory, f"{number:07d}-{digest.hex()}")
-
-
-def records_path(directory: str, number: int, digest: bytes) -> str:
-    """Path of the staging file with a chunk's records."""
-    return chunk_path(directory, number, digest) + ".tfrecord"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,16 +19,10 @@ from beam_jobs.errors import BuildError
 from beam_jobs.images.image import HEIF_VERSION, ImageOptions, StoredImage, store_image
 from beam_jobs.images.process import WALL_SECONDS, ImageProcess
 from beam_jobs.images.watchdog import ImageWatchdog
-from beam_jobs.prepare.prepared_chunk import (
-    BEGUN,
-    SIDECAR,
-    PreparedChunk,
-    Rejected,
-    chunk_path,
-    records_path,
-)
+from beam_jobs.prepare.prepared_chunk import PreparedChunk, Rejected
 from beam_jobs.prepare.references import LOCATION, References, encode_values, hash_words
 from beam_jobs.prepare.source_versions import MISSING, UNKNOWN, are_current, source_versions
+from beam_jobs.prepare.staging import Staging
 from beam_jobs.rejection import Reason, RejectionError
 from beam_jobs.sources.row import Box, Row
 from beam_jobs.storage import files
@@ -51,13 +45,13 @@ class ChunkPreparer:
     """Prepares chunks into a staging directory.
 
     Attributes:
-      directory: where the staging files go.
+      staging: where the staging files go.
       labels: the labels that the user declared.
       image: how images are prepared.
       seed: seeds the hash of the ids.
     """
 
-    directory: str
+    staging: Staging
     labels: tuple[Label, ...]
     image: ImageOptions
     seed: int
@@ -66,11 +60,11 @@ class ChunkPreparer:
         """Prepares one chunk, or returns the one that an earlier run has prepared."""
         lines = sorted(serialized_rows)
         digest = self._digest(lines)
-        sidecar = chunk_path(self.directory, number, digest) + SIDECAR
-        records = records_path(self.directory, number, digest)
+        sidecar = self.staging.sidecar(number, digest)
+        records = self.staging.records(number, digest)
         if chunk := _prepared_earlier(sidecar, records):
             return chunk
-        begun = chunk_path(self.directory, number, digest) + BEGUN
+        begun = self.staging.begun(number, digest)
         # A worker began this chunk and did not finish it: one of its images may have ended it.
         died = files.exists(begun) and not files.exists(sidecar)
         files.write(begun, b"without the .npz file beside it, this chunk was not finished\n")
@@ -185,7 +179,7 @@ class _ChunkWriter:
             self._rejected.append(
                 Rejected(
                     id_hash=hash_words(row.id, seed=self._preparer.seed)[0],
-                    file=records_path(self._preparer.directory, self._number, self._digest),
+                    file=self._preparer.staging.records(self._number, self._digest),
                     offset=offset,
                     length=len(framed),
                     reason=error.reason.value,

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 # Where a record's frame lies: chunk and digest name its staging file, see
-# `prepared_chunk.records_path`. The structured dtype doubles as a wire format: Beam shuffles the
+# `Staging.records`. The structured dtype doubles as a wire format: Beam shuffles the
 # bytes of an array of it (`tobytes`), `np.frombuffer` reads them back, and the parts of several
 # workers are joined as bytes. So byte order (<) and widths are fixed: 4 + 16 + 8 + 4 = 32 bytes a
 # location, and 40 with its order.

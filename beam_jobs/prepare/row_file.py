@@ -28,6 +28,7 @@ from beam_jobs.errors import BuildError
 from beam_jobs.prepare.chunks import bucket_count, chunk_count, range_shift
 from beam_jobs.prepare.references import hash_words
 from beam_jobs.prepare.repeated_ids import NO_REPEATS, Repeats
+from beam_jobs.prepare.staging import Staging
 from beam_jobs.sources.row import Row
 from beam_jobs.storage import files
 from beam_jobs.storage.files import ByteRange
@@ -63,13 +64,13 @@ class RowFile:
         return self.rows
 
     @classmethod
-    def write(cls, directory: str, rows: Iterable[HashedRow]) -> "RowFile":
+    def write(cls, staging: Staging, rows: Iterable[HashedRow]) -> "RowFile":
         """Writes a file of at least one row."""
         ordered = sorted(rows)
         digest = hashlib.sha256()
         for id_hash, line in ordered:
             digest.update(_HASH.pack(id_hash) + line + b"\n")
-        path = files.join(directory, digest.hexdigest())
+        path = staging.rows(digest.hexdigest())
         first, last, sizes = [], [], []
         with files.create(path) as file:
             for frame in _frames(ordered):
@@ -107,8 +108,8 @@ class RowFile:
 class WriteRows(beam.DoFn):
     """Row to RowFile, for the rows of a bundle."""
 
-    def __init__(self, directory: str, seed: int) -> None:
-        self._directory = directory
+    def __init__(self, staging: Staging, seed: int) -> None:
+        self._staging = staging
         self._seed = seed
 
     def start_bundle(self) -> None:
@@ -120,13 +121,13 @@ class WriteRows(beam.DoFn):
         self._rows.append((hash_words(row.id, seed=self._seed)[0], line))
         self._size_bytes += len(line)
         if self._size_bytes >= _FILE_BYTES:
-            yield RowFile.write(self._directory, self._rows)
+            yield RowFile.write(self._staging, self._rows)
             self.start_bundle()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         if self._rows:
             window = GlobalWindow()
-            file = RowFile.write(self._directory, self._rows)
+            file = RowFile.write(self._staging, self._rows)
             yield WindowedValue(file, window.max_timestamp(), [window])
 
 

@@ -1,22 +1,11 @@
 """The staging directory: the unfinished work of a build, inside the output directory.
 
 It lies inside because a build then writes and deletes nothing outside its output, and because
-finished files can be renamed into place even where the output is a volume of its own:
+finished files can be renamed into place even where the output is a volume of its own. Readers skip
+names that begin with an underscore.
 
-    OUTPUT/_staging/
-      BUILD                    marker: a build made this directory; names the process; its lock
-      inputs.json              number of rows
-      rows/SHA256              rows on their way to their chunk
-      prepared/CHUNK-DIGEST.*  prepared chunks: records (.tfrecord), facts about them (.npz), and
-                               the note that a worker has begun them (.begun)
-      references/SHA256        references to the records of a bucket of chunks
-      plan.json, starts        the plan, and the numbers at which each bucket starts
-      finished-LAUNCH/...      files of the dataset, named as they will be in OUTPUT
-      publishing               the publication that is moving files into OUTPUT
-      dry-run-LAUNCH/...       what a dry run writes, deleted at its end
-
-Readers skip names that begin with an underscore. What makes a directory a build's is the marker
-together with the names: a file that does not fit in is never deleted, the build is refused.
+What makes a directory a build's is the marker together with the names: a file that does not fit in
+is never deleted, the build is refused.
 """
 
 import os
@@ -24,6 +13,7 @@ import re
 import shutil
 import socket
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from beam_jobs.errors import BuildError
@@ -31,18 +21,123 @@ from beam_jobs.storage import files
 
 STAGING = "_staging"
 MARKER = "BUILD"
-PUBLISHING = "publishing"
+_INPUTS = "inputs.json"
+_ROWS = "rows"
+_PREPARED = "prepared"
+_BEGUN, _RECORDS, _SIDECAR = ".begun", ".tfrecord", ".npz"
+_REFERENCES = "references"
+_PLAN = "plan.json"
+_STARTS = "starts"
 _FINISHED = "finished-"
+_PUBLISHING = "publishing"
 _DRY_RUN = "dry-run-"
 
+_SHA256, _DIGEST, _LAUNCH = "[0-9a-f]{64}", "[0-9a-f]{32}", "[0-9a-f]{32}"
 _TEMPORARY = re.compile(r"(.*/)?\.[^/]+\.[0-9a-f]{32}\.tmp")  # of `files.create`
 # Names with a hash can't be anybody else's. A job that was staged (a Dataflow template) writes
 # rows before it can check anything, so these may be there before the marker.
-_UNMISTAKABLE = re.compile(rf"{STAGING}/(rows/[0-9a-f]{{64}}|{_DRY_RUN}[0-9a-f]{{32}}/.+)")
+_UNMISTAKABLE = re.compile(rf"{STAGING}/({_ROWS}/{_SHA256}|{_DRY_RUN}{_LAUNCH}/.+)")
 _MARKED = re.compile(
-    rf"{STAGING}/({MARKER}|{PUBLISHING}|inputs\.json|plan\.json|starts|references/[0-9a-f]{{64}}"
-    rf"|prepared/\d{{7,}}-[0-9a-f]{{32}}\.(tfrecord|npz|begun)|{_FINISHED}[0-9a-f]{{32}}/.+)"
+    rf"{STAGING}/({MARKER}|{re.escape(_INPUTS)}|{re.escape(_PLAN)}|{_STARTS}|{_PUBLISHING}"
+    rf"|{_PREPARED}/\d{{7,}}-{_DIGEST}({'|'.join(map(re.escape, (_BEGUN, _RECORDS, _SIDECAR)))})"
+    rf"|{_REFERENCES}/{_SHA256}|{_FINISHED}{_LAUNCH}/.+)"
 )
+
+
+@dataclass(frozen=True)
+class Staging:
+    """Paths in the staging directory of the directory `output`.
+
+    Steps of the job go by their labels (`beam_jobs.job`); N is a chunk, DIGEST that of what made
+    it. Where nothing stands under "deleted", a file stays until the dataset is published.
+
+        OUTPUT/_staging/              written by    read by                    deleted
+          BUILD                       launcher      next build                 last of all
+          inputs.json                 CheckInputs   progress bar
+          rows/SHA256                 WriteRows     Prepare
+          prepared/N-DIGEST.begun     Prepare       Prepare, tried again
+          prepared/N-DIGEST.tfrecord  Prepare       WriteShard, Quarantine
+          prepared/N-DIGEST.npz       Prepare       next build, progress bar
+          references/SHA256           Prepare       Plan, Deal
+          plan.json                   Plan          progress bar, dry run
+          starts                      Plan          Deal
+          finished-LAUNCH/NAME        WriteShard    Publish: to OUTPUT/NAME    by the next launch
+          publishing                  Publish       next build                 last but one
+          dry-run-LAUNCH/_staging/... dry run       dry run                    at its end
+          .../.NAME.HEX.tmp           files.create  nobody: becomes NAME       by the next launch
+
+    Names stay as they are: a build must find what one of an older version has left.
+    """
+
+    output: str
+
+    @property
+    def directory(self) -> str:
+        return files.join(self.output, STAGING)
+
+    @property
+    def marker(self) -> str:
+        """File that makes the directory a build's: it names the process, which holds its lock."""
+        return self._path(MARKER)
+
+    @property
+    def inputs(self) -> str:
+        """Number of rows of the source, as JSON; with it, there is work to resume."""
+        return self._path(_INPUTS)
+
+    def rows(self, sha256: str) -> str:
+        """Rows on their way to their chunk (`RowFile`), named by their contents."""
+        return self._path(_ROWS, sha256)
+
+    def begun(self, chunk: int, digest: bytes) -> str:
+        """Note that a worker began to prepare a chunk; digests have 16 bytes."""
+        return self._chunk(chunk, digest) + _BEGUN
+
+    def records(self, chunk: int, digest: bytes) -> str:
+        """Records of a prepared chunk, accepted and rejected."""
+        return self._chunk(chunk, digest) + _RECORDS
+
+    def sidecar(self, chunk: int, digest: bytes) -> str:
+        """Facts about a prepared chunk (`PreparedChunk`), written when its records are whole."""
+        return self._chunk(chunk, digest) + _SIDECAR
+
+    def list_sidecars(self) -> list[str]:
+        """Lists the sidecars of all prepared chunks."""
+        paths = files.list_below(self._path(_PREPARED))
+        return [path for path in paths if path.endswith(_SIDECAR)]
+
+    def references(self, sha256: str) -> str:
+        """References to the records of a bucket (`References`), named by their contents."""
+        return self._path(_REFERENCES, sha256)
+
+    @property
+    def plan(self) -> str:
+        """Layouts, counts and numbers of shards, as JSON."""
+        return self._path(_PLAN)
+
+    @property
+    def starts(self) -> str:
+        """`BucketStarts` of all buckets, one after the other."""
+        return self._path(_STARTS)
+
+    def finished(self, launch: str) -> str:
+        """Folder with the files of the dataset that one launch of the build makes."""
+        return self._path(_FINISHED + launch)
+
+    @property
+    def publishing(self) -> str:
+        """Note of the publication that is moving files into the output directory."""
+        return self._path(_PUBLISHING)
+
+    def dry_run(self, launch: str) -> str:
+        """Folder that takes the place of the output directory in a dry run."""
+        return self._path(_DRY_RUN + launch)
+
+    def _chunk(self, number: int, digest: bytes) -> str:
+        return self._path(_PREPARED, f"{number:07d}-{digest.hex()}")
+
+    def _path(self, *names: str) -> str:
+        return files.join(self.directory, *names)
 
 
 def is_temporary(name: str) -> bool:
@@ -61,22 +156,21 @@ def is_staging_file(name: str, *, marked: bool) -> bool:
     return strict or (marked and _MARKED.fullmatch(name) is not None)
 
 
-def write_marker(staging: str) -> None:
+def write_marker(staging: Staging) -> None:
     """Marks a staging directory as a build's, unless the process that launched it did.
 
     Raises:
       BuildError: nothing can be written there.
     """
-    marker = files.join(staging, MARKER)
     try:
-        if not files.exists(marker):
-            files.write(marker, this_process())
+        if not files.exists(staging.marker):
+            files.write(staging.marker, this_process())
     except BuildError:
         raise
     except Exception as error:  # each file system raises its own kind of error
         raise BuildError(
-            f"{staging} can't be written: {error!r}; check that the bucket exists and that your "
-            "credentials allow writing to it, or choose another --output"
+            f"{staging.directory} can't be written: {error!r}; check that the bucket exists and "
+            "that your credentials allow writing to it, or choose another --output"
         ) from error
 
 
@@ -85,40 +179,30 @@ def this_process() -> bytes:
     return f"process {os.getpid()} on {socket.gethostname()}\n".encode()
 
 
-def finished_directory(staging: str, launch: str) -> str:
-    """Path of the folder for the finished files of one launch of the build."""
-    return files.join(staging, _FINISHED + launch)
-
-
-def dry_run_directory(staging: str, launch: str) -> str:
-    """Path of the folder that takes the place of the output directory in a dry run."""
-    return files.join(staging, _DRY_RUN + launch)
-
-
-def delete_staging(staging: str) -> None:
+def delete_staging(staging: Staging) -> None:
     """Deletes a staging directory after its work is published.
 
     A kill may come at any point, so the order matters: work first, then the note which dataset
     was published, then the marker. On a local file system marker and folder stay for the launching
     process, which holds a lock on the marker (`output_lock`).
     """
-    publishing, marker = (files.join(staging, name) for name in (PUBLISHING, MARKER))
-    paths = files.list_below(staging)
-    files.delete([path for path in paths if path not in (publishing, marker)])
-    files.delete([path for path in paths if path == publishing])
-    if files.is_local(staging):
-        for entry in Path(staging).iterdir() if paths else ():
+    paths = files.list_below(staging.directory)
+    files.delete([path for path in paths if path not in (staging.publishing, staging.marker)])
+    files.delete([path for path in paths if path == staging.publishing])
+    if files.is_local(staging.directory):
+        for entry in Path(staging.directory).iterdir() if paths else ():
             if entry.is_dir():
                 shutil.rmtree(entry)
     else:
-        files.delete_tree(staging)
+        files.delete_tree(staging.directory)
 
 
-def delete_leftovers(staging: Path) -> None:
+def delete_leftovers(staging: Staging) -> None:
     """Deletes what no later build can use: finished files of other launches, temporary files."""
-    for folder in staging.glob(f"{_FINISHED}*"):
-        shutil.rmtree(folder)
-    for path in list(staging.rglob(".*.tmp")):
+    folder = Path(staging.directory)
+    for finished in folder.glob(f"{_FINISHED}*"):
+        shutil.rmtree(finished)
+    for path in list(folder.rglob(".*.tmp")):
         if is_temporary(path.name):
             path.unlink()
 

@@ -12,10 +12,8 @@ from apache_beam.io.filesystems import FileSystems
 from tqdm import tqdm
 
 from beam_jobs.errors import BuildError
-from beam_jobs.job import INPUTS_NAME
 from beam_jobs.options import BuildOptions
-from beam_jobs.prepare.prepared_chunk import SIDECAR, PreparedChunk
-from beam_jobs.shard_plan import PLAN_NAME
+from beam_jobs.prepare.prepared_chunk import PreparedChunk
 from beam_jobs.storage import files
 from schemas.manifest import is_index_file
 from schemas.tfrecord import CorruptRecordError
@@ -81,14 +79,13 @@ class _Watcher:
         self._bar.set_postfix_str(", ".join(parts))
 
     def _read_inputs(self) -> None:
-        inputs = files.join(self._options.staging, INPUTS_NAME)
+        inputs = self._options.staging.inputs
         if files.exists(inputs):
             self._bar.set_description("preparing")
             self._bar.reset(total=json.loads(files.read(inputs)))
 
     def _count_prepared(self) -> None:
-        paths = files.list_below(self._options.prepared_directory)
-        new = sorted({path for path in paths if path.endswith(SIDECAR)} - self._seen)
+        new = sorted(set(self._options.staging.list_sidecars()) - self._seen)
         sidecars = files.read_ranges((path, 0, sys.maxsize) for path in new)
         for path, data in zip(new, sidecars, strict=True):
             try:
@@ -100,10 +97,10 @@ class _Watcher:
             self._bar.update(chunk.inputs)
 
     def _read_plan(self) -> None:
-        plan = files.join(self._options.staging, PLAN_NAME)
+        plan = self._options.staging.plan
         if files.exists(plan):
             self._shards = sum(json.loads(files.read(plan))["shards"])
 
     def _count_finished(self) -> int:
-        names = map(posixpath.basename, files.list_below(self._options.staged_directory))
+        names = map(posixpath.basename, files.list_below(self._options.finished_directory))
         return sum(is_index_file(name) for name in names)

@@ -41,7 +41,8 @@ def check_finished(options: BuildOptions) -> None:
 
 def check_foreign(options: BuildOptions) -> None:
     """Raises BuildError if a file in the output directory is one that no build wrote."""
-    if files.is_local(options.staging) and Path(options.staging).is_symlink():
+    staging = options.staging.directory
+    if files.is_local(staging) and Path(staging).is_symlink():
         raise _foreign(options.output, STAGING)
     root = options.output.rstrip("/") + "/"
     names = [path.removeprefix(root) for path in files.list_below(options.output)]

@@ -9,14 +9,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from beam_jobs.errors import BuildError
-from beam_jobs.prepare.staging import MARKER, delete_leftovers, remove_if_empty, this_process
+from beam_jobs.prepare.staging import Staging, delete_leftovers, remove_if_empty, this_process
 
 # Network file systems may have no locks. There only the protocol of `publication` protects.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 
 
 @contextmanager
-def output_lock(output: str, staging: str) -> Iterator[None]:
+def output_lock(staging: Staging) -> Iterator[None]:
     """Holds the lock of a local output directory, and marks its staging directory as a build's.
 
     The system releases the lock when this process ends, however it ends. Files of a killed build
@@ -25,24 +25,24 @@ def output_lock(output: str, staging: str) -> Iterator[None]:
     Raises:
       BuildError: another process builds here, or files can't be written and renamed here.
     """
-    directory, folder = Path(output), Path(staging)
+    directory, folder = Path(staging.output), Path(staging.directory)
     existed = directory.exists()
     try:
-        lock = _acquire(folder / MARKER, output)
+        lock = _acquire(Path(staging.marker), staging.output)
         try:
             _check_rename(folder, directory)
-            delete_leftovers(folder)
+            delete_leftovers(staging)
         except OSError:
             os.close(lock)
             raise
     except OSError as error:
-        raise _unwritable(output, error) from error
+        raise _unwritable(staging.output, error) from error
     try:
         yield
     finally:
         with suppress(OSError):  # of a full or failing disk; the next build deletes them
-            delete_leftovers(folder)
-        _remove_if_unused(folder)
+            delete_leftovers(staging)
+        _remove_if_unused(staging)
         if not existed:
             remove_if_empty(directory)
         os.close(lock)
@@ -104,12 +104,12 @@ def _check_rename(staging: Path, output: Path) -> None:
     (output / name).unlink()
 
 
-def _remove_if_unused(staging: Path) -> None:
+def _remove_if_unused(staging: Staging) -> None:
     """Removes a staging directory that holds nothing but the marker."""
-    marker = staging / MARKER
-    if any(path.is_file() and path != marker for path in staging.rglob("*")):
+    directory, marker = Path(staging.directory), Path(staging.marker)
+    if any(path.is_file() and path != marker for path in directory.rglob("*")):
         return
-    folders = [path for path in staging.rglob("*") if path.is_dir()]
+    folders = [path for path in directory.rglob("*") if path.is_dir()]
     marker.unlink(missing_ok=True)
-    for folder in [*sorted(folders, reverse=True), staging]:
+    for folder in [*sorted(folders, reverse=True), directory]:
         remove_if_empty(folder)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from beam_jobs.errors import BuildError
-from beam_jobs.prepare.staging import PUBLISHING
+from beam_jobs.prepare.staging import Staging
 from beam_jobs.storage import files
 from schemas.manifest import COMPLETED, is_dataset_file
 
@@ -28,10 +28,7 @@ class Publication:
         self,
         names: Sequence[str],
         sizes: Mapping[str, int],
-        *,
-        staged: str,
-        staging: str,
-        output: str,
+        staging: Staging,
     ) -> None:
         """Replaces the dataset in the output directory.
 
@@ -60,14 +57,13 @@ class Publication:
         Args:
           names: all files of the dataset but COMPLETED, manifest.json first.
           sizes: name to bytes of those files whose size is known.
-          staged: directory of the finished files.
-          staging: the staging directory.
-          output: the dataset directory.
+          staging: the staging directory, with the finished files of this launch.
 
         Raises:
           BuildError: another build publishes at the same time.
           ValueError: a file is missing, or has another size.
         """
+        staged, output = staging.finished(self.launch), staging.output
         # 1. All files must be staged.
         ready = _dataset_sizes(staged)
         begun = begun_publication(staging) == self
@@ -77,8 +73,8 @@ class Publication:
         if missing and not begun:
             raise ValueError(f"{missing[0]} is not in {staged}: run the build again")
         # 2. Notes the dataset.
-        note, completed = files.join(staging, PUBLISHING), files.join(output, COMPLETED)
-        files.write(note, json.dumps(asdict(self)).encode())
+        completed = files.join(output, COMPLETED)
+        files.write(staging.publishing, json.dumps(asdict(self)).encode())
         # 3. and 4. From here on there is no dataset for readers.
         _delete([completed])
         kept = {*names, COMPLETED}
@@ -97,7 +93,7 @@ class Publication:
             return  # another attempt has published this, and cleaned up
         if begun_publication(staging) != self or published.keys() - kept:
             # Both builds may have replaced files of the other, so the other must fail as well.
-            _delete([note, completed])
+            _delete([staging.publishing, completed])
             raise BuildError(
                 f"another build publishes to {output} at the same time, so neither is finished: "
                 "run the same command again when the other has ended"
@@ -111,13 +107,12 @@ class Publication:
         files.move([(files.join(staged, COMPLETED), completed)])
 
 
-def begun_publication(staging: str) -> Publication | None:
+def begun_publication(staging: Staging) -> Publication | None:
     """Returns the publication that began last and was not cleaned up, None if there is none."""
-    path = files.join(staging, PUBLISHING)
-    if not files.exists(path):
+    if not files.exists(staging.publishing):
         return None
     try:
-        return Publication(**json.loads(files.read(path)))
+        return Publication(**json.loads(files.read(staging.publishing)))
     except (ValueError, TypeError):  # a power failure may leave an empty file
         return None
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from beam_jobs.errors import TRY_AGAIN, BuildError
 from beam_jobs.prepare.prepared_chunk import PreparedChunk
-from beam_jobs.prepare.staging import delete_staging
+from beam_jobs.prepare.staging import Staging, delete_staging
 from beam_jobs.sharding.deal import IntArray, Plan
 from beam_jobs.storage import files
 from beam_jobs.storage.checksums import checksum
@@ -60,12 +60,10 @@ class ChunkSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class Publisher:
-    """Publishes the finished files in `staged` as the dataset directory `output`.
+    """Publishes the finished files of a launch as the dataset directory.
 
     Attributes:
-      output: the dataset directory.
       staging: the whole staging directory, deleted at the end.
-      staged: the folder in it that holds the finished files.
       labels: the labels that the user declared.
       split_names: the splits in their order.
       build_options: options that shaped the bytes, for the manifest.
@@ -73,9 +71,7 @@ class Publisher:
       launch: identifies the launch of the build, see `BuildOptions.launch`.
     """
 
-    output: str
-    staging: str
-    staged: str
+    staging: Staging
     labels: tuple[Label, ...]
     split_names: tuple[str, ...]
     build_options: Mapping[str, Any]
@@ -118,17 +114,16 @@ class Publisher:
             chunks, shards, category_counts, duplicates, listings, vocabularies
         )
         text = manifest.to_json().encode()
+        finished = self.staging.finished(self.launch)
         for name, data in (described | {MANIFEST: text}).items():
-            files.write(files.join(self.staged, name), data)
+            files.write(files.join(finished, name), data)
         names = [MANIFEST, *manifest.files]
         names += [name for one in shards for name in (one.shard.name, one.shard.index_name)]
         sizes = {one.shard.name: one.shard.size_bytes for one in shards}
         publication = Publication(
             launch=self.launch, request=self.request, completed=completed_text(text).strip()
         )
-        publication.move_into_place(
-            names, sizes, staged=self.staged, staging=self.staging, output=self.output
-        )
+        publication.move_into_place(names, sizes, self.staging)
         delete_staging(self.staging)
         return manifest
 

@@ -8,9 +8,9 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.prepare.prepared_chunk import records_path
 from beam_jobs.prepare.preparer import staged_features
 from beam_jobs.prepare.references import position
+from beam_jobs.prepare.staging import Staging
 from beam_jobs.storage import files
 from schemas.example import extend_example, parse_example
 from schemas.index import IndexRow, RecordIndex
@@ -34,15 +34,15 @@ class WrittenShard:
 
 @dataclass(frozen=True, kw_only=True)
 class ShardWriter:
-    """Writes shards into `directory`, from the records in the staging directory `prepared`.
+    """Writes shards into `directory`, from the records of prepared chunks.
 
     Attributes:
-      prepared: the staging directory of prepared chunks.
+      staging: the staging directory with the prepared chunks.
       directory: where shards and indexes go.
       labels: the labels that the user declared.
     """
 
-    prepared: str
+    staging: Staging
     directory: str
     labels: tuple[Label, ...]
 
@@ -90,7 +90,7 @@ class ShardWriter:
         """(path, offset, length) of each record, in the order that mixes the layouts."""
         ordered = np.sort(locations, order="order", kind="stable")["location"]
         return [
-            (records_path(self.prepared, chunk, digest), offset, length)
+            (self.staging.records(chunk, digest), offset, length)
             for chunk, digest, offset, length in ordered.tolist()
         ]
 

@@ -90,9 +90,9 @@ def test_splits_that_are_not_allowed(splits: dict[str, float]) -> None:
 )
 def test_staging_lies_in_the_output(output: str, staging: str) -> None:
     options = replace(OPTIONS, output=output)
-    assert options.staging == staging
-    assert options.prepared_directory == f"{staging}/prepared"
-    assert options.staged_directory == f"{staging}/finished-{options.launch}"
+    assert options.staging.directory == staging
+    assert options.staging.sidecar(0, bytes(16)) == f"{staging}/prepared/0000000-{'0' * 32}.npz"
+    assert options.finished_directory == f"{staging}/finished-{options.launch}"
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_two_launches_never_share_finished_files() -> None:
     again = BuildOptions(source=SOURCE, output="/out/receipts")
     assert again == OPTIONS
     assert again.request == OPTIONS.request
-    assert again.staged_directory != OPTIONS.staged_directory
+    assert again.finished_directory != OPTIONS.finished_directory
 
 
 def test_recorded_options_are_those_that_shape_the_bytes() -> None:

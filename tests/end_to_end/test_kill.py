@@ -15,7 +15,6 @@ import pytest
 
 pytest.importorskip("apache_beam")
 
-from beam_jobs.prepare.staging import PUBLISHING
 from schemas.manifest import COMPLETED
 from tests.support.receipts import contents, write_receipts
 
@@ -102,7 +101,7 @@ def test_killed_builds_resume(many: Path, tmp_path: Path, build: Callable[..., i
         finished = len(list(staging.glob("finished-*/receipts-*")))
         published = (output / COMPLETED).exists()
         stages.add((prepared > 0, finished > 0, published))
-        if not published or (staging / PUBLISHING).exists():
+        if not published or (staging / "publishing").exists():
             assert build(many, output, *OPTIONS, "--workers=1") == 0  # which starts no process
         elif staging.exists():  # the marker and empty folders were left
             refused = subprocess.run(command(many, output), check=False, capture_output=True)

@@ -16,6 +16,7 @@ import beam_jobs.prepare.preparer
 from beam_jobs.build import main
 from beam_jobs.images.image import ImageOptions
 from beam_jobs.prepare.preparer import ChunkPreparer
+from beam_jobs.prepare.staging import Staging
 from beam_jobs.sources.row import Row
 from beam_jobs.storage import files, object_stores
 from beam_jobs.verify import main as verify_main
@@ -210,7 +211,7 @@ def test_a_prepared_chunk_is_found_by_one_request_an_image(
         files.write(uri, (tmp_path / "receipt.jpg").read_bytes())
         rows.append(Row(id=str(number), uri=uri, categories={"layout": "a"}).to_bytes())
     preparer = ChunkPreparer(
-        directory=files.join(root, "prepared"), labels=(), image=ImageOptions(), seed=0
+        staging=Staging(files.join(root, "out")), labels=(), image=ImageOptions(), seed=0
     )
     chunk = preparer.prepare(0, rows)
     asked = []

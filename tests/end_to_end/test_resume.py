@@ -10,7 +10,7 @@ pytest.importorskip("apache_beam")
 
 import beam_jobs.writing.publish
 from beam_jobs.errors import BuildError
-from beam_jobs.prepare.staging import delete_staging, is_staging_file
+from beam_jobs.prepare.staging import Staging, delete_staging, is_staging_file
 from beam_jobs.storage import files
 from beam_jobs.writing.publication import Publication
 from tests.support.receipts import contents, draw_receipt, read_table, write_receipts, write_table
@@ -141,9 +141,9 @@ def test_clean_up_may_be_killed(
         patch.setattr(files, "delete", count)
         patch.setattr(shutil, "rmtree", remove)
         with pytest.raises(KeyboardInterrupt):
-            delete_staging(str(staging))
+            delete_staging(Staging(str(tmp_path / "out")))
     assert list(contents(staging)) == left
-    delete_staging(str(staging))
+    delete_staging(Staging(str(tmp_path / "out")))
     assert [path.name for path in staging.iterdir()] == ["BUILD"]  # the launching process holds it
 
 

@@ -11,6 +11,7 @@ import beam_jobs.prepare.preparer
 from beam_jobs.errors import BuildError
 from beam_jobs.images.image import ImageOptions
 from beam_jobs.prepare.preparer import ChunkPreparer
+from beam_jobs.prepare.staging import Staging
 from beam_jobs.sources.row import Row
 from tests.support.receipts import contents, draw_receipt
 
@@ -22,9 +23,7 @@ def preparer(folder: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) ->
         raise error
 
     monkeypatch.setattr(beam_jobs.prepare.preparer, "store_image", fail)
-    return ChunkPreparer(
-        directory=str(folder / "prepared"), labels=(), image=ImageOptions(), seed=0
-    )
+    return ChunkPreparer(staging=Staging(str(folder)), labels=(), image=ImageOptions(), seed=0)
 
 
 @pytest.fixture
@@ -83,11 +82,12 @@ def test_a_chunk_with_a_damaged_staging_file_is_prepared_anew(
     tmp_path: Path, row: bytes, suffix: str, damage: Callable[[Path], None]
 ):
     preparer = ChunkPreparer(
-        directory=str(tmp_path / "prepared"), labels=(), image=ImageOptions(), seed=0
+        staging=Staging(str(tmp_path)), labels=(), image=ImageOptions(), seed=0
     )
     chunk = preparer.prepare(0, [row]).to_bytes()
-    before = contents(tmp_path / "prepared")
-    [path] = (tmp_path / "prepared").glob(f"*{suffix}")
+    prepared = tmp_path / "_staging" / "prepared"
+    before = contents(prepared)
+    [path] = prepared.glob(f"*{suffix}")
     damage(path)
     assert preparer.prepare(0, [row]).to_bytes() == chunk
-    assert contents(tmp_path / "prepared") == before
+    assert contents(prepared) == before

@@ -11,6 +11,7 @@ from beam_jobs.errors import BuildError
 from beam_jobs.prepare import row_file
 from beam_jobs.prepare.repeated_ids import NO_REPEATS, check_ids, sum_repeats
 from beam_jobs.prepare.row_file import RowFile, read_chunks
+from beam_jobs.prepare.staging import Staging
 from beam_jobs.sources.row import Row
 from tests.support.receipts import read_table, write_receipts, write_table
 
@@ -31,7 +32,7 @@ def test_a_file_counts_its_repeats(
     tmp_path: Path, words: list[int], count: int, example: int | None
 ):
     rows = [(word, line(str(word), number)) for number, word in enumerate(words)]
-    found, row = RowFile.write(str(tmp_path), rows).repeats
+    found, row = RowFile.write(Staging(str(tmp_path)), rows).repeats
     assert found == count
     assert (Row.from_bytes(row).id if row else None) == (str(example) if example else None)
 
@@ -65,7 +66,7 @@ def test_a_constant_id_ends_the_build_before_an_image_is_read(
 def test_a_bucket_of_far_too_many_rows_ends_the_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    file = RowFile.write(str(tmp_path), [(0, line("same", number)) for number in range(9)])
+    file = RowFile.write(Staging(str(tmp_path)), [(0, line("same", number)) for number in range(9)])
     [(bucket, place)] = file.ranges(9)
     monkeypatch.setattr(row_file, "_MAX_ROWS", 9)
     assert {number: len(rows) for number, rows in read_chunks(bucket, [place], 9).items()} == {0: 9}

@@ -11,6 +11,7 @@ pytest.importorskip("apache_beam")
 from beam_jobs.prepare import row_file
 from beam_jobs.prepare.chunks import chunk_count
 from beam_jobs.prepare.row_file import HashedRow, RowFile, read_chunks
+from beam_jobs.prepare.staging import Staging
 from beam_jobs.storage.files import ByteRange
 
 WORDS = st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**63 - 1, 2**63, 2**64 - 1])
@@ -31,7 +32,7 @@ def test_every_row_comes_out_once_and_with_its_chunk(
     buckets: dict[int, list[ByteRange]] = {}
     for part in (rows[number::parts] for number in range(parts)):
         if part:
-            file = RowFile.write(str(tmp_path), part)
+            file = RowFile.write(Staging(str(tmp_path)), part)
             assert len(file) == len(part)
             for bucket, place in file.ranges(inputs):
                 buckets.setdefault(bucket, []).append(place)
@@ -45,7 +46,7 @@ def test_every_row_comes_out_once_and_with_its_chunk(
 
 def test_a_bucket_reads_little_more_than_its_rows(tmp_path: Path) -> None:
     rows = [((number << 64) // 10_000, b"x" * 100) for number in range(10_000)]
-    file = RowFile.write(str(tmp_path), rows)
+    file = RowFile.write(Staging(str(tmp_path)), rows)
     ranges = dict(file.ranges(10_000))
     assert len(ranges) == chunk_count(10_000) == 64
     assert len(file.end) == pytest.approx(1_000_000 / row_file._FRAME_BYTES, abs=1)
@@ -54,6 +55,7 @@ def test_a_bucket_reads_little_more_than_its_rows(tmp_path: Path) -> None:
 
 def test_equal_rows_make_the_same_file(tmp_path: Path) -> None:
     rows = [(5, b"five"), (3, b"three"), (3, b"drei")]
-    first, second = (RowFile.write(str(tmp_path), each) for each in (rows, rows[::-1]))
+    first, second = (RowFile.write(Staging(str(tmp_path)), each) for each in (rows, rows[::-1]))
     assert first.path == second.path
-    assert [path.name for path in tmp_path.iterdir()] == [Path(first.path).name]
+    [path] = (tmp_path / "_staging" / "rows").iterdir()
+    assert path.name == Path(first.path).name

@@ -13,6 +13,7 @@ pytest.importorskip("apache_beam")
 from beam_jobs.images.image import ImageOptions
 from beam_jobs.prepare.preparer import ChunkPreparer
 from beam_jobs.prepare.source_versions import MISSING, UNKNOWN, are_current, source_versions
+from beam_jobs.prepare.staging import Staging
 from beam_jobs.sources.row import Row
 from beam_jobs.storage import files
 from tests.support.receipts import draw_receipt
@@ -72,9 +73,7 @@ def test_a_file_that_can_not_be_asked_for_is_never_current(monkeypatch: pytest.M
 
 @pytest.fixture
 def preparer(tmp_path: Path) -> ChunkPreparer:
-    return ChunkPreparer(
-        directory=str(tmp_path / "prepared"), labels=(), image=ImageOptions(), seed=0
-    )
+    return ChunkPreparer(staging=Staging(str(tmp_path)), labels=(), image=ImageOptions(), seed=0)
 
 
 def test_an_image_replaced_by_an_older_one_of_its_size_is_prepared_anew(

@@ -49,10 +49,10 @@ def prepare(options: BuildOptions, folder: Path, number: int, *, missing: int = 
         Row(id=f"{number}-{name}", uri=str(folder / name), categories={"layout": "a"}).to_bytes()
         for name in names
     ]
-    ChunkPreparer(
-        directory=options.prepared_directory, labels=(), image=ImageOptions(), seed=0
-    ).prepare(number, rows)
-    [sidecar] = Path(options.prepared_directory).glob(f"{number:07d}-*.npz")
+    ChunkPreparer(staging=options.staging, labels=(), image=ImageOptions(), seed=0).prepare(
+        number, rows
+    )
+    [sidecar] = Path(options.staging.directory, "prepared").glob(f"{number:07d}-*.npz")
     return sidecar
 
 
@@ -64,7 +64,7 @@ def test_a_build_is_watched_from_its_table_to_its_shards(
         watcher.look()
         assert (bar.total, bar.n, bar.postfix) == (None, 0, "")
 
-        files.write(files.join(options.staging, "inputs.json"), b"4")
+        files.write(options.staging.inputs, b"4")
         watcher.look()
         prepare(options, tmp_path, 0)
         damaged = prepare(options, tmp_path, 1, missing=2)
@@ -78,11 +78,11 @@ def test_a_build_is_watched_from_its_table_to_its_shards(
 
         watcher.look()
         plan = {"shards": [2, 1]}
-        files.write(files.join(options.staging, "plan.json"), json.dumps(plan).encode())
+        files.write(options.staging.plan, json.dumps(plan).encode())
         watcher.look()
         assert bar.postfix == "rejected 2, shards 0/3"
         index = "receipts-train.index-00000-of-00002"
-        files.write(files.join(options.staged_directory, index), b"")
+        files.write(files.join(options.finished_directory, index), b"")
         watcher.look()
         assert bar.postfix == "rejected 2, shards 1/3"
     assert listed["prepared"] == 2, "a folder is listed that nothing comes into"

@@ -16,20 +16,22 @@ import pytest
 pytest.importorskip("apache_beam")
 
 from beam_jobs.errors import BuildError
+from beam_jobs.prepare.staging import Staging
 from beam_jobs.writing.output_lock import output_lock
 from tests.support.receipts import contents
 
 HOLDER = """
 import sys
+from beam_jobs.prepare.staging import Staging
 from beam_jobs.writing.output_lock import output_lock
-with output_lock(sys.argv[1], sys.argv[1] + "/_staging"):
+with output_lock(Staging(sys.argv[1])):
     print("locked", flush=True)
     sys.stdin.read()
 """
 
 
 def lock(output: Path):
-    return output_lock(str(output), str(output / "_staging"))
+    return output_lock(Staging(str(output)))
 
 
 @pytest.fixture

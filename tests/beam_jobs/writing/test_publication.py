@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("apache_beam")
 
 from beam_jobs.errors import BuildError
-from beam_jobs.prepare.staging import PUBLISHING
+from beam_jobs.prepare.staging import Staging
 from beam_jobs.storage import files
 from beam_jobs.writing.publication import Publication, begun_publication
 from schemas.manifest import COMPLETED, EXCLUDED, MANIFEST, shard_name
@@ -38,8 +38,8 @@ class Build:
     """One launch of a build, which has staged all files of a dataset."""
 
     def __init__(self, folder: Path, label: str, launch: str) -> None:
-        self.output, self.staging = folder / "out", folder / "out" / "_staging"
-        self.staged = self.staging / f"finished-{launch}"
+        self.output, self.staging = folder / "out", Staging(str(folder / "out"))
+        self.staged = folder / "out" / "_staging" / f"finished-{launch}"
         self.dataset = LABELS[label]
         self.publication = Publication(launch=launch, request=label, completed=f"{label} is whole")
         for name, data in self.dataset.items():
@@ -50,9 +50,7 @@ class Build:
         self.publication.move_into_place(
             list(self.dataset),
             {name: len(self.dataset[name]) for name in self.dataset if name.startswith("receipts")},
-            staged=str(self.staged),
-            staging=str(self.staging),
-            output=str(self.output),
+            self.staging,
         )
 
 
@@ -200,15 +198,15 @@ def test_two_that_publish_at_once_leave_no_mixture(tmp_path: Path, label: str):
 def test_the_note_says_what_is_published(tmp_path: Path):
     build = Build(tmp_path, "new", "b")
     build.publish()
-    note = (tmp_path / "out" / "_staging" / PUBLISHING).read_text()
+    note = (tmp_path / "out" / "_staging" / "publishing").read_text()
     assert note == '{"launch": "b", "request": "new", "completed": "new is whole"}'
 
 
 @pytest.mark.parametrize("data", [b"", b'{"launch": "b"', b"[]", b'{"launch": "b"}'])
 def test_a_note_that_cannot_be_read_is_as_good_as_none(tmp_path: Path, data: bytes):
     build = Build(tmp_path, "new", "b")
-    (tmp_path / "out" / "_staging" / PUBLISHING).write_bytes(data)
-    assert begun_publication(str(tmp_path / "out" / "_staging")) is None
+    (tmp_path / "out" / "_staging" / "publishing").write_bytes(data)
+    assert begun_publication(build.staging) is None
     build.publish()
     assert published(tmp_path) == whole("new")
 

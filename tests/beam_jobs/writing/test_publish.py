@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("apache_beam")
 
 from beam_jobs.errors import BuildError
+from beam_jobs.prepare.staging import Staging
 from beam_jobs.sharding.deal import Plan
 from beam_jobs.writing.publish import ChunkSummary, Publisher
 from beam_jobs.writing.shards import WrittenShard
@@ -53,9 +54,7 @@ def publish(
     counts: tuple[int, ...] = (2, 1, 1),
 ) -> None:
     publisher = Publisher(
-        output=str(folder / "out"),
-        staging=str(folder / "out" / "_staging"),
-        staged=str(folder / "out" / "_staging" / "finished"),
+        staging=Staging(str(folder / "out")),
         labels=(),
         split_names=("train",),
         build_options={},
