@@ -25,7 +25,7 @@ from beam_jobs import arguments
 from beam_jobs.errors import BuildError, failure_in
 from beam_jobs.job import add_build, add_dry_run
 from beam_jobs.options import BuildOptions
-from beam_jobs.prepare.staging import delete_staging, remove_if_empty, write_marker
+from beam_jobs.prepare.staging import Staging, delete_staging, remove_if_empty, write_marker
 from beam_jobs.running import progress, report
 from beam_jobs.running.runner import beam_options, choose_runner, is_local_runner
 from beam_jobs.running.thread_failures import ThreadFailures
@@ -60,6 +60,7 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
     local = is_local_runner(args.runner)
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL if local else logging.INFO)
     with ExitStack() as stack:
+        # The arguments and the output directory: what is wrong with them is found before the job.
         try:
             pipeline_options = beam_options(others)
             FileSystems.set_options(pipeline_options)  # for the files that this process looks at
@@ -73,11 +74,12 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
                 return 0
         except (ValueError, BuildError) as error:
             parser.error(str(error))
+        # The job: whatever ends it comes as an error of Beam's, or as a signal.
         failures = stack.enter_context(ThreadFailures())
-        started = time.monotonic()
+        started_s = time.monotonic()
         try:
             if args.dry_run:
-                options = stack.enter_context(_rehearsal(options))
+                options = stack.enter_context(_dry_run_options(options))
             pipeline = beam.Pipeline(runner=runner, options=pipeline_options)
             (add_dry_run if args.dry_run else add_build)(pipeline, options)
             with progress.shown(options, enabled=local and not args.quiet and not args.dry_run):
@@ -88,8 +90,7 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
                 result.wait_until_finish()
             failures.show()
             if args.dry_run:
-                outline = json.loads(files.read(options.staging.plan))
-                print(report.plan_summary(outline, options.splits, args.output), end="")
+                _print_plan(options, args.output)
                 return 0
         except (Exception, KeyboardInterrupt) as error:
             if stop.received:
@@ -98,19 +99,32 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
             if (message := failure_in(error, failures.messages)) is None:
                 failures.show()
                 raise
-            print(f"error: {message}", file=sys.stderr)
-            if not args.dry_run and files.exists(options.staging.inputs):
-                print(
-                    f"finished work is kept in {options.staging.directory}: the same command "
-                    "reuses it; delete that folder to give it up",
-                    file=sys.stderr,
-                )
+            _print_failure(message, None if args.dry_run else options.staging)
             return 1
-        elapsed_s = time.monotonic() - started
-        manifest = read_manifest(options.output)
-        print(report.summary(manifest, args.output), end="")
-        print(f"  {elapsed_s:.0f} s, {manifest.counts.inputs / elapsed_s:.1f} images/s")
+        _print_summary(options, args.output, elapsed_s=time.monotonic() - started_s)
         return 0
+
+
+def _print_plan(options: BuildOptions, output: str) -> None:
+    outline = json.loads(files.read(options.staging.plan))
+    print(report.plan_summary(outline, options.splits, output), end="")
+
+
+def _print_summary(options: BuildOptions, output: str, *, elapsed_s: float) -> None:
+    manifest = read_manifest(options.output)
+    print(report.summary(manifest, output), end="")
+    print(f"  {elapsed_s:.0f} s, {manifest.counts.inputs / elapsed_s:.1f} images/s")
+
+
+def _print_failure(message: str, staging: Staging | None) -> None:
+    """Prints what ended a job and, if it has left work in a staging directory, where."""
+    print(f"error: {message}", file=sys.stderr)
+    if staging and files.exists(staging.inputs):
+        print(
+            f"finished work is kept in {staging.directory}: the same command reuses it; "
+            "delete that folder to give it up",
+            file=sys.stderr,
+        )
 
 
 def _begin(options: BuildOptions, stack: ExitStack) -> bool:
@@ -136,7 +150,7 @@ def _begin(options: BuildOptions, stack: ExitStack) -> bool:
 
 
 @contextmanager
-def _rehearsal(options: BuildOptions) -> Iterator[BuildOptions]:
+def _dry_run_options(options: BuildOptions) -> Iterator[BuildOptions]:
     """Options of a dry run, which leaves the work of an interrupted build alone."""
     folder = options.staging.dry_run(options.launch)
     if files.is_local(folder):

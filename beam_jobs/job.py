@@ -24,6 +24,7 @@ from beam_jobs.prepare.row_file import RowFile, WriteRows, read_chunks
 from beam_jobs.prepare.staging import Staging, write_marker
 from beam_jobs.shard_plan import (
     ShardKey,
+    Starts,
     check_rejections,
     count_and_example,
     deal,
@@ -31,7 +32,7 @@ from beam_jobs.shard_plan import (
     plan_shards,
 )
 from beam_jobs.sharding.deal import Plan
-from beam_jobs.sharding.duplicates import FindDuplicates, Pixels
+from beam_jobs.sharding.duplicates import Duplicate, FindDuplicates, Pixels
 from beam_jobs.sharding.histograms import Histogram, check_layouts
 from beam_jobs.sources.row import Row
 from beam_jobs.storage import files
@@ -39,29 +40,20 @@ from beam_jobs.storage.files import ByteRange
 from beam_jobs.writing.listings import WriteDuplicates, WriteQuarantine
 from beam_jobs.writing.output import check_finished, check_foreign
 from beam_jobs.writing.publish import ChunkSummary, Publisher
-from beam_jobs.writing.shards import ShardWriter, Vocabularies
+from beam_jobs.writing.shards import ShardWriter, Vocabularies, WrittenShard
 from schemas.receipt import LAYOUT
 
 
 def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     """Adds the whole build to a pipeline."""
-    labels = options.source.labels
+    staging, finished = options.staging, options.finished_directory
     preparer = ChunkPreparer(
-        staging=options.staging, labels=labels, image=options.image, seed=options.seed
+        staging=staging, labels=options.source.labels, image=options.image, seed=options.seed
     )
     buckets, inputs = _read(pipeline, options)
-    prepared = buckets | "Prepare" >> _prepare(preparer, inputs, options)
+    prepared = buckets | "Prepare" >> _prepare(preparer, inputs, staging)
     duplicates = prepared["pixels"] | "FindDuplicates" >> FindDuplicates(inputs)  # Duplicate
-    dropped = (
-        duplicates
-        | "KeyOfDuplicate" >> beam.Map(lambda one: (one.bucket, one.key))
-        | "JoinKeys" >> beam.CombinePerKey(b"".join)
-    )  # (bucket, keys of its duplicates, one behind the other)
-    references = (
-        (prepared["references"], dropped)
-        | "WithDuplicates" >> beam.CoGroupByKey()  # (bucket, ([path of its References], [keys]))
-        | "DropDuplicates" >> beam.Map(_without, staging=options.staging)
-    )  # (bucket, path of its References)
+    references = _drop_duplicates(prepared["references"], duplicates, staging)
     plan, starts, vocabularies = plan_shards(
         references,
         prepared["rejected"],
@@ -69,48 +61,17 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         AsSingleton(duplicates | "AllDuplicates" >> beam.combiners.Count.Globally()),
         options,
     )
-
-    pieces = references | "Deal" >> beam.FlatMap(
-        deal, plan=AsSingleton(plan), starts=AsSingleton(starts), vocabularies=vocabularies
-    )  # (ShardKey, bytes)
-    empty = plan | "EveryShard" >> beam.FlatMap(every_shard)  # (ShardKey, bytes)
-    written = (
-        (pieces, empty)
-        | beam.Flatten()
-        | "ByShard" >> beam.GroupByKey()  # (ShardKey, Iterable[bytes])
-        | "WriteShard"
-        >> beam.FlatMap(
-            _write_shard,
-            writer=ShardWriter(
-                staging=options.staging,
-                directory=options.finished_directory,
-                labels=labels,
-            ),
-            plan=AsSingleton(plan),
-            vocabularies=vocabularies,
-        ).with_outputs("codes", main="shards")
-    )  # WrittenShard and, tagged, its records' categories
-    counts = (
-        written["codes"]  # ((split, category), codes)
-        | "CountValues" >> beam.CombinePerKey(Histogram())
-    )  # ((split, category), records of each value)
-    quarantine = prepared["rejected"] | "Quarantine" >> WriteQuarantine(options.finished_directory)
-    listed = duplicates | "ListDuplicates" >> WriteDuplicates(options.finished_directory)
-    publisher = Publisher(
-        staging=options.staging,
-        labels=labels,
-        split_names=tuple(options.splits),
-        build_options=options.recorded(),
-        request=options.request,
-        launch=options.launch,
-    )
-    # The plan is the one element; the side inputs are what has to be written before.
-    _ = plan | "Publish" >> beam.Map(
-        lambda plan, **written: publisher.publish(plan, **written),
+    dealt = _deal(references, plan, starts, vocabularies)
+    shards, category_counts = _write_shards(dealt, plan, vocabularies, options)
+    quarantine = prepared["rejected"] | "Quarantine" >> WriteQuarantine(finished)
+    listed = duplicates | "ListDuplicates" >> WriteDuplicates(finished)
+    _publish(
+        plan,
+        options,
         inputs=inputs,
         chunks=AsList(prepared["summaries"]),
-        shards=AsList(written["shards"]),
-        category_counts=AsDict(counts),
+        shards=AsList(shards),
+        category_counts=AsDict(category_counts),
         duplicates=AsSingleton(
             duplicates
             | "SameLabels" >> beam.Map(lambda one: (1, int(not one.same_labels)))
@@ -125,63 +86,80 @@ def add_dry_run(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     """Adds a dry run, which reads no image and ends with the plan file in the staging directory."""
     preparer = DryRunPreparer(labels=options.source.labels, image=options.image, seed=options.seed)
     buckets, inputs = _read(pipeline, options, dry_run=True)
-    prepared = buckets | "DryRun" >> _prepare(preparer, inputs, options)
+    prepared = buckets | "DryRun" >> _prepare(preparer, inputs, options.staging)
     references = prepared["references"]  # (bucket, path of its References)
     plan, starts, vocabularies = plan_shards(references, prepared["rejected"], inputs, 0, options)
-    _ = references | "Deal" >> beam.FlatMap(
-        deal, plan=AsSingleton(plan), starts=AsSingleton(starts), vocabularies=vocabularies
-    )
+    _deal(references, plan, starts, vocabularies)
 
 
 def _read(
     pipeline: beam.Pipeline, options: BuildOptions, *, dry_run: bool = False
 ) -> tuple[beam.PCollection[tuple[int, Iterable[ByteRange]]], AsSingleton]:
     """Reads the source: where the rows of each bucket lie, and the number of all rows."""
-    staging, where = options.staging, options.source.path
-
-    def checked(count: int, reasons: Mapping[str, tuple[int, str]]) -> int:
-        if not dry_run:
-            # Also here: a staged job may run long after it was checked.
-            check_finished(options)
-            check_foreign(options)
-            write_marker(staging)
-        if not count:
-            raise BuildError(f"no receipts found in {where}: check --input and --input-format")
-        files.write(staging.inputs, json.dumps(count).encode())  # for the progress bar
-        # Too many rejected rows end the build here, before any image is read for the quarantine.
-        check_rejections(count, reasons, options.max_bad_fraction)
-        return count
-
     rows = options.source.read(pipeline)  # Row
     row_files = (
-        rows | "WriteRows" >> beam.ParDo(WriteRows(staging, options.seed))  # RowFile
+        rows | "WriteRows" >> beam.ParDo(WriteRows(options.staging, options.seed))  # RowFile
     )
-    reasons = AsDict(
-        rows
-        | "RejectedRows" >> beam.FlatMap(_rejection)
-        | "PerRowReason" >> beam.CombinePerKey(count_and_example)
-    )
-    inputs = AsSingleton(
-        row_files
-        | "RowsOfFile" >> beam.Map(len)
-        | "CountRows" >> beam.CombineGlobally(sum)
-        | "CheckInputs" >> beam.Map(checked, reasons=reasons)
-        | "CheckIds"
-        >> beam.Map(
-            check_ids,
-            repeats=AsSingleton(
-                row_files
-                | "RepeatsOfFile" >> beam.Map(attrgetter("repeats"))
-                | "SumRepeats" >> beam.CombineGlobally(sum_repeats)
-            ),
-            max_bad_fraction=options.max_bad_fraction,
-        )
-    )
+    inputs = _count_inputs(rows, row_files, options, dry_run=dry_run)
     return (
         row_files
         | "IntoBuckets" >> beam.FlatMap(RowFile.ranges, inputs=inputs)  # (bucket, ByteRange)
         | "ByBucket" >> beam.GroupByKey()  # (bucket, Iterable[ByteRange])
     ), inputs
+
+
+def _count_inputs(
+    rows: beam.PCollection[Row],
+    row_files: beam.PCollection[RowFile],
+    options: BuildOptions,
+    *,
+    dry_run: bool,
+) -> AsSingleton:
+    """Counts all rows; what can't become a dataset ends the build here, before an image is read."""
+    reasons = AsDict(
+        rows
+        | "RejectedRows" >> beam.FlatMap(_rejection)
+        | "PerRowReason" >> beam.CombinePerKey(count_and_example)
+    )
+    repeats = AsSingleton(
+        row_files
+        | "RepeatsOfFile" >> beam.Map(attrgetter("repeats"))
+        | "SumRepeats" >> beam.CombineGlobally(sum_repeats)
+    )
+    return AsSingleton(
+        row_files
+        | "RowsOfFile" >> beam.Map(len)
+        | "CountRows" >> beam.CombineGlobally(sum)
+        | "CheckInputs" >> beam.Map(_check_inputs, reasons, options=options, dry_run=dry_run)
+        | "CheckIds"
+        >> beam.Map(check_ids, repeats=repeats, max_bad_fraction=options.max_bad_fraction)
+    )
+
+
+def _check_inputs(
+    count: int,
+    reasons: Mapping[str, tuple[int, str]],
+    *,
+    options: BuildOptions,
+    dry_run: bool,
+) -> int:
+    """Checks the output directory and the number of rows, notes that number and returns it.
+
+    Raises:
+      BuildError: the output must not be written, or too few rows can be prepared.
+    """
+    if not dry_run:
+        # Also here: a staged job may run long after it was checked.
+        check_finished(options)
+        check_foreign(options)
+        write_marker(options.staging)
+    if not count:
+        raise BuildError(
+            f"no receipts found in {options.source.path}: check --input and --input-format"
+        )
+    files.write(options.staging.inputs, json.dumps(count).encode())  # for the progress bar
+    check_rejections(count, reasons, options.max_bad_fraction)
+    return count
 
 
 def _rejection(row: Row) -> Iterator[tuple[str, tuple[int, str]]]:
@@ -192,7 +170,7 @@ def _rejection(row: Row) -> Iterator[tuple[str, tuple[int, str]]]:
 
 
 def _prepare(
-    preparer: ChunkPreparer | DryRunPreparer, inputs: AsSingleton, options: BuildOptions
+    preparer: ChunkPreparer | DryRunPreparer, inputs: AsSingleton, staging: Staging
 ) -> beam.PTransform:
     """Prepares buckets: (bucket, ranges) to (bucket, path of its References).
 
@@ -206,7 +184,7 @@ def _prepare(
             return  # the ranges held rows of its neighbors only
         chunks = [preparer.prepare(chunk, rows.pop(chunk)) for chunk in sorted(rows)]
         references = References.concatenate([chunk.references for chunk in chunks])
-        yield bucket, _stage(references, options.staging)
+        yield bucket, _stage(references, staging)
         yield TaggedOutput("pixels", Pixels.of(bucket, chunks))
         for chunk in chunks:
             yield TaggedOutput("summaries", ChunkSummary.of(chunk))
@@ -225,6 +203,24 @@ def _stage(references: References, staging: Staging) -> str:
     return path
 
 
+def _drop_duplicates(
+    references: beam.PCollection[tuple[int, str]],
+    duplicates: beam.PCollection[Duplicate],
+    staging: Staging,
+) -> beam.PCollection[tuple[int, str]]:
+    """Drops duplicates from the references of all buckets: (bucket, path of its References)."""
+    dropped = (
+        duplicates
+        | "KeyOfDuplicate" >> beam.Map(lambda one: (one.bucket, one.key))
+        | "JoinKeys" >> beam.CombinePerKey(b"".join)
+    )  # (bucket, keys of its duplicates, one behind the other)
+    return (
+        (references, dropped)
+        | "WithDuplicates" >> beam.CoGroupByKey()  # (bucket, ([path of its References], [keys]))
+        | "DropDuplicates" >> beam.Map(_without, staging=staging)
+    )
+
+
 def _without(
     joined: tuple[int, tuple[Iterable[str], Iterable[bytes]]], *, staging: Staging
 ) -> tuple[int, str]:
@@ -237,6 +233,43 @@ def _without(
     dropped = set(np.frombuffer(b"".join(keys), "V16").tolist())
     remaining = [key.tobytes() not in dropped for key in references.key]
     return bucket, _stage(references.take(np.array(remaining, bool)), staging)
+
+
+def _deal(
+    references: beam.PCollection[tuple[int, str]],
+    plan: beam.PCollection[Plan],
+    starts: beam.PCollection[Starts],
+    vocabularies: AsSingleton,
+) -> beam.PCollection[tuple[ShardKey, bytes]]:
+    """Deals the records of all buckets: (shard, where its records of one bucket lie)."""
+    return references | "Deal" >> beam.FlatMap(
+        deal, plan=AsSingleton(plan), starts=AsSingleton(starts), vocabularies=vocabularies
+    )
+
+
+def _write_shards(
+    dealt: beam.PCollection[tuple[ShardKey, bytes]],
+    plan: beam.PCollection[Plan],
+    vocabularies: AsSingleton,
+    options: BuildOptions,
+) -> tuple[beam.PCollection[WrittenShard], beam.PCollection]:
+    """Writes all shards; also counts ((split, category), records of each value)."""
+    writer = ShardWriter(
+        staging=options.staging,
+        directory=options.finished_directory,
+        labels=options.source.labels,
+    )
+    empty = plan | "EveryShard" >> beam.FlatMap(every_shard)  # (ShardKey, bytes)
+    written = (
+        (dealt, empty)
+        | beam.Flatten()
+        | "ByShard" >> beam.GroupByKey()  # (ShardKey, Iterable[bytes])
+        | "WriteShard"
+        >> beam.FlatMap(
+            _write_shard, writer=writer, plan=AsSingleton(plan), vocabularies=vocabularies
+        ).with_outputs("codes", main="shards")
+    )  # WrittenShard and, tagged, ((split, category), codes)
+    return written["shards"], written["codes"] | "CountValues" >> beam.CombinePerKey(Histogram())
 
 
 def _write_shard(
@@ -268,6 +301,24 @@ def _write_shard(
     yield written
     for name, codes in index.categories.items():
         yield TaggedOutput("codes", ((written.split, name), codes))
+
+
+def _publish(
+    plan: beam.PCollection[Plan], options: BuildOptions, **written: beam.pvalue.AsSideInput
+) -> None:
+    """Publishes the dataset; `written` are the arguments of `Publisher.publish` but the plan."""
+    publisher = Publisher(
+        staging=options.staging,
+        labels=options.source.labels,
+        split_names=tuple(options.splits),
+        build_options=options.recorded(),
+        request=options.request,
+        launch=options.launch,
+    )
+    # The plan is the one element; the side inputs are what has to be written before.
+    _ = plan | "Publish" >> beam.Map(
+        lambda plan, **written: publisher.publish(plan, **written), **written
+    )
 
 
 def _sum_pairs(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:

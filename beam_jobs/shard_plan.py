@@ -54,42 +54,6 @@ def plan_shards(
         | "PerReason" >> beam.CombinePerKey(count_and_example)
     )
 
-    def plan(
-        _: None,
-        bucket_counts: Sequence[BucketCounts],
-        vocabularies: Vocabularies,
-        inputs: int,
-        duplicates: int,
-        reasons: Mapping[str, tuple[int, str]],
-    ) -> Iterator[Any]:
-        check_rejections(inputs, reasons, options.max_bad_fraction)
-        rejected = sum(count for count, _ in reasons.values())
-        counted = sum(int(bucket.count.sum()) for bucket in bucket_counts)
-        if counted + duplicates + rejected != inputs:
-            raise BuildError(
-                f"of {inputs:,} inputs, {counted:,} are to be written, {duplicates:,} are "
-                f"duplicates and {rejected:,} are rejected: {TRY_AGAIN}"
-            )
-        layouts = vocabularies[LAYOUT]
-        decided, starts = make_plan(
-            bucket_counts,
-            layouts=len(layouts),
-            fractions=options.splits,
-            shards=options.shards,
-            shard_bytes=options.shard_size_mb << 20,
-            shards_multiple_of=options.shards_multiple_of,
-        )
-        outline = {
-            "inputs": inputs,
-            "rejected": {reason: count for reason, (count, _) in reasons.items()},
-            "layouts": layouts,
-            "counts": decided.counts.tolist(),
-            "shards": decided.shards.tolist(),
-        }
-        files.write(options.staging.plan, json.dumps(outline).encode())
-        yield decided
-        yield TaggedOutput("starts", _write_starts(options.staging.starts, starts))
-
     bucket_counts = references | "CountBucket" >> beam.Map(
         _count_bucket, vocabularies=vocabularies
     )  # BucketCounts
@@ -98,16 +62,61 @@ def plan_shards(
         | "Once" >> beam.Create([None])
         | "Plan"
         >> beam.FlatMap(
-            plan,
+            _plan,
             # As a side input: all together they may be too large for one element.
             bucket_counts=AsList(bucket_counts),
             vocabularies=vocabularies,
             inputs=inputs,
             duplicates=duplicates,
             reasons=reasons,
+            options=options,
         ).with_outputs("starts", main="plan")
     )
     return outputs["plan"], outputs["starts"], vocabularies
+
+
+def _plan(
+    _: None,
+    *,
+    bucket_counts: Sequence[BucketCounts],
+    vocabularies: Vocabularies,
+    inputs: int,
+    duplicates: int,
+    reasons: Mapping[str, tuple[int, str]],
+    options: BuildOptions,
+) -> Iterator[Any]:
+    """Yields the plan, once its file is written, and, tagged, where each bucket's starts lie.
+
+    Raises:
+      BuildError: too many inputs were rejected, or records were lost.
+    """
+    check_rejections(inputs, reasons, options.max_bad_fraction)
+    rejected = sum(count for count, _ in reasons.values())
+    counted = sum(int(bucket.count.sum()) for bucket in bucket_counts)
+    if counted + duplicates + rejected != inputs:
+        raise BuildError(
+            f"of {inputs:,} inputs, {counted:,} are to be written, {duplicates:,} are "
+            f"duplicates and {rejected:,} are rejected: {TRY_AGAIN}"
+        )
+    layouts = vocabularies[LAYOUT]
+    plan, starts = make_plan(
+        bucket_counts,
+        layouts=len(layouts),
+        fractions=options.splits,
+        shards=options.shards,
+        shard_bytes=options.shard_size_mb << 20,
+        shards_multiple_of=options.shards_multiple_of,
+    )
+    outline = {
+        "inputs": inputs,
+        "rejected": {reason: count for reason, (count, _) in reasons.items()},
+        "layouts": layouts,
+        "counts": plan.counts.tolist(),
+        "shards": plan.shards.tolist(),
+    }
+    files.write(options.staging.plan, json.dumps(outline).encode())
+    yield plan
+    yield TaggedOutput("starts", _write_starts(options.staging.starts, starts))
 
 
 def check_rejections(

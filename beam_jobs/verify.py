@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return stop.exit_status
 
 
-def _run(argv: Sequence[str] | None) -> int:
+def _parser() -> CommandParser:
     parser = CommandParser(
         "beam_jobs.verify",
         "DIRECTORY",
@@ -69,6 +69,11 @@ def _run(argv: Sequence[str] | None) -> int:
         workers=Flag(default="one per core", help="processes that read shards"),
     ).add_to(parser, "exclude", "workers")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    return parser
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    parser = _parser()
     args, others = parser.parse_known_args(argv)
     if args.workers is not None and args.workers < 1:
         parser.error(f"--workers must be at least 1, got {args.workers}")
