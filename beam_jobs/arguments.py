@@ -16,6 +16,7 @@ from beam_jobs.storage import files
 from schemas.command_line import CommandParser, Flag, Options, parse_value
 from schemas.receipt import LABEL_TYPES, Label
 
+_MIB = 1 << 20
 _EXAMPLES = """\
 examples:
   %(prog)s --input receipts.jsonl --output data/receipts
@@ -38,10 +39,6 @@ def _channels(text: str) -> Any:
     return None if channels == "auto" else channels
 
 
-def _mebibytes(text: str) -> int:
-    return parse_value(text, int) << 20
-
-
 _IMAGES = Options(
     ImageOptions,
     encoding=Flag(help="store JPEG files, or decoded pixels of one size"),
@@ -61,10 +58,8 @@ _IMAGES = Options(
     ),
     max_pixels=Flag(metavar="PIXELS"),
     min_side=Flag(metavar="PIXELS"),
-    max_input_bytes=Flag(name="max-input-mb", metavar="MB", parse=_mebibytes, default="256"),
-    max_memory_bytes=Flag(
-        name="max-image-memory-mb", metavar="MB", parse=_mebibytes, default="2048"
-    ),
+    max_input_bytes=Flag(name="max-input-mb", metavar="MB", unit=_MIB),
+    max_memory_bytes=Flag(name="max-image-memory-mb", metavar="MB", unit=_MIB),
     max_seconds=Flag(
         name="max-image-seconds",
         metavar="SECONDS",

@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import dataclasses
 import inspect
+import re
 import shutil
 import textwrap
 import types
@@ -69,6 +70,8 @@ class Flag:
     Attributes:
       name: its name there, without dashes; None for the field's.
       metavar: its value in the help, such as "PIXELS"; None for one that follows from the type.
+      unit: the flag's unit in the field's, such as 1 << 20 where the flag takes MiB and the field
+        bytes; both are whole numbers. The default and the limits in errors are converted, too.
       parse: makes the value from text, or raises ValueError with a sentence that begins with a
         verb, such as "takes HEIGHTxWIDTH, got 'x'"; None for a parser that follows from the type.
       default: the default as one would type it; None for the default's own text.
@@ -77,6 +80,7 @@ class Flag:
 
     name: str | None = None
     metavar: str | None = None
+    unit: int = 1
     parse: Callable[[str], Any] | None = None
     default: str | None = None
     help: str | None = None
@@ -129,10 +133,11 @@ class Options(Generic[T]):
             value = None if default else self._defaults[field]
             required = value is dataclasses.MISSING
             if not required:
-                text += f" (default: {default or flag.default or _text(value)})"
+                typed = default or flag.default or _in_unit(_text(value), flag.unit)
+                text += f" (default: {typed})"
             group.add_argument(
                 self.flag(field),
-                type=_parser(types_[field], flag.parse),
+                type=_parser(types_[field], flag),
                 required=required,
                 default=None if required else value,
                 metavar=flag.metavar or metavar(types_[field]),
@@ -176,8 +181,10 @@ class Options(Generic[T]):
             field, verb, rest = str(error).partition(" must ")
             if not verb or field not in self._names:
                 raise
-            if self._flags.get(field, Flag()).parse:  # typed in another unit than the field's
+            flag = self._flags.get(field, Flag())
+            if flag.parse:  # typed in another form than the field's
                 raise ValueError(f"{self.flag(field)}: {error}") from error
+            rest = _in_unit(rest, flag.unit)
             raise ValueError(f"{self.flag(field)} must {rest}") from error
 
     def _helps(self, added: Sequence[str]) -> dict[str, str]:
@@ -251,10 +258,21 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _parser(type_: Any, parse: Callable[[str], Any] | None) -> Callable[[str], Any]:
+def _in_unit(text: str, unit: int) -> str:
+    """Converts the whole numbers of a text to a flag's unit: 1 to 2097152 bytes are 1 to 2 MiB.
+
+    Rounded up: where 1 byte is the least that is allowed, 1 MiB is the least that can be typed.
+    """
+    if unit == 1:
+        return text
+    return re.sub(r"\d+", lambda number: str(-(-int(number[0]) // unit)), text)
+
+
+def _parser(type_: Any, flag: Flag) -> Callable[[str], Any]:
     def parsed(text: str) -> Any:
         try:
-            return parse(text) if parse else parse_value(text, type_)
+            value = flag.parse(text) if flag.parse else parse_value(text, type_)
+            return value if flag.unit == 1 else value * flag.unit
         except ValueError as error:  # argparse drops the sentence of a ValueError
             raise argparse.ArgumentTypeError(str(error)) from error
 

@@ -264,8 +264,13 @@ def test_local_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyP
         pytest.param(["--seed=-1"], "--seed must be 0 to 2**63 - 1, got -1", id="seed"),
         pytest.param(
             ["--max-input-mb=0"],
-            "--max-input-mb: max_input_bytes must be 1 to 1073741824, got 0",
+            "--max-input-mb must be 1 to 1024, got 0",
             id="other_unit",
+        ),
+        pytest.param(
+            ["--max-image-memory-mb=0"],
+            "--max-image-memory-mb must be 1 to 1048576, got 0",
+            id="other_unit_of_a_limit_that_is_not_one",
         ),
         pytest.param(
             ["--encoding=gif"],

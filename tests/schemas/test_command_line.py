@@ -20,6 +20,7 @@ class Sizes:
         for none.
       mode: "exact" or not.
       raw: bytes of each.
+      memory: bytes of all.
       names: some names.
       fast: is less exact.
       folder: where it lies.
@@ -30,6 +31,7 @@ class Sizes:
     scale: float | None = None
     mode: Literal["exact", 2] = "exact"
     raw: int = 2 << 20
+    memory: int = 5 << 20
     names: tuple[str, ...] = field(default_factory=lambda: ("a", "b"))
     fast: bool = False
     folder: Path = Path("here")
@@ -38,6 +40,8 @@ class Sizes:
         for name in ("height", "raw"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not 1 <= self.memory <= 7 << 20:
+            raise ValueError(f"memory must be 1 to {7 << 20}, got {self.memory}")
         if self.width == self.height:
             raise ValueError(f"width and height are both {self.width}: choose another")
 
@@ -49,7 +53,8 @@ def mebibytes(text: str) -> int:
 
 def sizes() -> Options[Sizes]:
     raw = Flag(name="raw-mb", metavar="MB", parse=mebibytes, default="2")
-    return Options(Sizes, raw=raw, width=Flag(metavar="PIXELS"))
+    memory = Flag(name="memory-mb", metavar="MB", unit=1 << 20)
+    return Options(Sizes, raw=raw, memory=memory, width=Flag(metavar="PIXELS"))
 
 
 def parser() -> CommandParser:
@@ -74,6 +79,7 @@ def test_every_option_reaches_its_field():
         "--scale=0.5",
         "--mode=2",
         "--raw-mb=3",
+        "--memory-mb=4",
         "--names=c, d",
         "--fast",
         "--folder=there",
@@ -83,6 +89,7 @@ def test_every_option_reaches_its_field():
         scale=0.5,
         mode=2,
         raw=3 << 20,
+        memory=4 << 20,
         names=("c", "d"),
         fast=True,
         folder=Path("there"),
@@ -104,6 +111,7 @@ def test_help_is_that_of_the_docstring(monkeypatch: pytest.MonkeyPatch):
         "  --scale X         factor of --height; None for none (default: None)\n"
         '  --mode {exact,2}  "exact" or not (default: exact)\n'
         "  --raw-mb MB       bytes of each (default: 2)\n"
+        "  --memory-mb MB    bytes of all (default: 5)\n"
         "  --names NAME,…    some names (default: a,b)\n"
         "  --fast            is less exact\n"
         "  --folder PATH     where it lies (default: here)\n\n"
@@ -120,6 +128,10 @@ def test_help_is_that_of_the_docstring(monkeypatch: pytest.MonkeyPatch):
         (["--height=1", "--mode=3"], "argument --mode: must be one of exact, 2, got '3'"),
         (["--height=0"], "--height must be at least 1, got 0"),
         (["--height=1", "--raw-mb=0"], "--raw-mb: raw must be at least 1, got 0"),
+        (["--height=1", "--memory-mb=0"], "--memory-mb must be 1 to 7, got 0"),
+        (["--height=1", "--memory-mb=-3"], "--memory-mb must be 1 to 7, got -3"),
+        (["--height=1", "--memory-mb=8"], "--memory-mb must be 1 to 7, got 8"),
+        (["--height=1", "--memory-mb=x"], "argument --memory-mb: must be a whole number, got 'x'"),
         (["--height=3"], "width and height are both 3: choose another"),
         (["--height=1", "--heigth=3"], "unknown argument --heigth=3: --help lists the options"),
         (["--height=1", "--wid=3"], "unknown argument --wid=3: --help lists the options"),
