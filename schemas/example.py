@@ -13,6 +13,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from schemas.receipt import Dtype, Feature
 
 Value = bytes | str | int | float
+_Field = descriptor_pb2.FieldDescriptorProto
 _FIELDS: dict[Dtype, str] = {
     "bytes": "bytes_list",
     "string": "bytes_list",
@@ -163,51 +164,39 @@ def _example_class() -> Any:
     file = descriptor_pb2.FileDescriptorProto(
         name="tillroll/example.proto", package="tensorflow", syntax="proto3"
     )
-    field = descriptor_pb2.FieldDescriptorProto
-    for name, type_ in (
-        ("BytesList", field.TYPE_BYTES),
-        ("FloatList", field.TYPE_FLOAT),
-        ("Int64List", field.TYPE_INT64),
-    ):
-        file.message_type.add(name=name).field.add(
-            name="value", number=1, label=field.LABEL_REPEATED, type=type_
-        )
     feature = file.message_type.add(name="Feature")
     feature.oneof_decl.add(name="kind")
-    for number, name in enumerate(("BytesList", "FloatList", "Int64List"), start=1):
-        feature.field.add(
-            name=name.removesuffix("List").lower() + "_list",
-            number=number,
-            label=field.LABEL_OPTIONAL,
-            type=field.TYPE_MESSAGE,
-            type_name=f".tensorflow.{name}",
-            oneof_index=0,
-        )
+    for number, (name, type_) in enumerate(
+        (("Bytes", _Field.TYPE_BYTES), ("Float", _Field.TYPE_FLOAT), ("Int64", _Field.TYPE_INT64)),
+        start=1,
+    ):
+        values = file.message_type.add(name=f"{name}List")
+        _add_field(values, "value", type_, repeated=True)
+        _add_field(feature, f"{name.lower()}_list", f"{name}List", number=number, oneof_index=0)
     features = file.message_type.add(name="Features")
+    # A map is a repeated message of keys and values: what protoc makes of `map<…>`.
     entry = features.nested_type.add(name="FeatureEntry")
     entry.options.map_entry = True
-    entry.field.add(name="key", number=1, label=field.LABEL_OPTIONAL, type=field.TYPE_STRING)
-    entry.field.add(
-        name="value",
-        number=2,
-        label=field.LABEL_OPTIONAL,
-        type=field.TYPE_MESSAGE,
-        type_name=".tensorflow.Feature",
-    )
-    features.field.add(
-        name="feature",
-        number=1,
-        label=field.LABEL_REPEATED,
-        type=field.TYPE_MESSAGE,
-        type_name=".tensorflow.Features.FeatureEntry",
-    )
-    file.message_type.add(name="Example").field.add(
-        name="features",
-        number=1,
-        label=field.LABEL_OPTIONAL,
-        type=field.TYPE_MESSAGE,
-        type_name=".tensorflow.Features",
-    )
+    _add_field(entry, "key", _Field.TYPE_STRING)
+    _add_field(entry, "value", "Feature", number=2)
+    _add_field(features, "feature", "Features.FeatureEntry", repeated=True)
+    _add_field(file.message_type.add(name="Example"), "features", "Features")
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.Example"))
+
+
+def _add_field(
+    message: Any,
+    name: str,
+    type_: int | str,
+    *,
+    number: int = 1,
+    repeated: bool = False,
+    **rest: Any,
+) -> None:
+    """Adds a field of a type of `_Field`, or of the message of a name."""
+    if isinstance(type_, str):
+        rest["type_name"], type_ = f".tensorflow.{type_}", _Field.TYPE_MESSAGE
+    label = _Field.LABEL_REPEATED if repeated else _Field.LABEL_OPTIONAL
+    message.field.add(name=name, number=number, label=label, type=type_, **rest)

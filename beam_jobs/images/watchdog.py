@@ -4,7 +4,6 @@ import os
 import sys
 import threading
 import time
-from types import TracebackType
 from typing import Self
 
 from beam_jobs.errors import RESUMES
@@ -41,12 +40,7 @@ class ImageWatchdog:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._closed.set()
         self._thread.join()
 

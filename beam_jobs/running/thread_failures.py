@@ -1,7 +1,6 @@
 """Exceptions of Beam's threads, kept until it is clear whether they need to be printed."""
 
 import threading
-from types import TracebackType
 from typing import Self
 
 
@@ -30,10 +29,5 @@ class ThreadFailures:
         threading.excepthook = self._kept.append
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         threading.excepthook = self._before

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from itertools import starmap
 
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -19,7 +18,7 @@ from schemas.manifest import Manifest
 ShardTask = tuple[str, int, Sequence[ExcludedRecord]]  # split, position in it, excluded records
 
 # Set once in a worker process, as it holds the manifest, which may have many megabytes.
-_check_one: Callable[..., ShardCheck]
+_check_one: Callable[[ShardTask], ShardCheck]
 
 
 def check_shards(
@@ -44,7 +43,7 @@ def check_shards(
     check_one = partial(_check_shard, directory, manifest, exclude=exclude)
     workers = min(workers or len(os.sched_getaffinity(0)), len(tasks))
     if workers <= 1:
-        yield from starmap(check_one, tasks)
+        yield from map(check_one, tasks)
         return
     pool = ProcessPoolExecutor(
         workers,
@@ -61,20 +60,15 @@ def check_shards(
 
 
 def _check_shard(
-    directory: str,
-    manifest: Manifest,
-    split: str,
-    number: int,
-    excluded: Sequence[ExcludedRecord],
-    *,
-    exclude: bool,
+    directory: str, manifest: Manifest, task: ShardTask, *, exclude: bool
 ) -> ShardCheck:
+    split, number, excluded = task
     check = check_shard(directory, manifest, split, number, excluded, exclude=exclude)
     check.faults += share_faults(directory, manifest, split, number, check)
     return check
 
 
-def _start_worker(options: PipelineOptions, check_one: Callable[..., ShardCheck]) -> None:
+def _start_worker(options: PipelineOptions, check_one: Callable[[ShardTask], ShardCheck]) -> None:
     global _check_one
     threading.Thread(target=_end_with_parent, daemon=True).start()
     FileSystems.set_options(options)
@@ -89,4 +83,4 @@ def _end_with_parent() -> None:
 
 
 def _check(task: ShardTask) -> ShardCheck:
-    return _check_one(*task)
+    return _check_one(task)
