@@ -230,6 +230,7 @@ def _without(
     if not keys:
         return bucket, path
     references = References.from_bytes(files.read(path))
+    # A key is two words of 8 bytes, so 16 bytes of the joined keys.
     dropped = set(np.frombuffer(b"".join(keys), "V16").tolist())
     remaining = [key.tobytes() not in dropped for key in references.key]
     return bucket, _stage(references.take(np.array(remaining, bool)), staging)

@@ -105,6 +105,7 @@ class BuildOptions:
     def request(self) -> str:
         """Digest of all options but `overwrite` and `launch`, hex SHA-256."""
         requested = asdict(self)
+        # Neither changes what is built.
         del requested["overwrite"], requested["launch"]
         return hashlib.sha256(json.dumps(requested, sort_keys=True).encode()).hexdigest()
 
@@ -115,7 +116,9 @@ def _check_is_no_root(output: str) -> None:
     if not separator:
         root = not posixpath.normpath(path or "/").strip("/")
     else:
-        needed = {"azfs": 3, "hdfs": 1}.get(scheme, 2)  # azfs://account/container/folder
+        # The names that a path needs to be below the root: bucket and folder, but of azfs://
+        # account, container and folder, and of hdfs:// a folder.
+        needed = {"azfs": 3, "hdfs": 1}.get(scheme, 2)
         root = len([name for name in path.split("/") if name]) < needed
     if root:
         raise ValueError(

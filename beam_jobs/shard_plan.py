@@ -93,6 +93,8 @@ def _plan(
     check_rejections(inputs, reasons, options.max_bad_fraction)
     rejected = sum(count for count, _ in reasons.values())
     counted = sum(int(bucket.count.sum()) for bucket in bucket_counts)
+    # The four numbers come from four branches of the job: a runner that loses or repeats an element
+    # in one of them is found here.
     if counted + duplicates + rejected != inputs:
         raise BuildError(
             f"of {inputs:,} inputs, {counted:,} are to be written, {duplicates:,} are "

@@ -258,6 +258,7 @@ class Totals:
         if not check.codes:
             self._unreadable.add(split)
         for name, codes in check.codes.items():
+            # Counts each code; indexing would count repeated ones once.
             np.add.at(self._counts[split, name], codes, 1)
         self._id_hashes.frombytes(check.id_hashes.tobytes())
 

@@ -52,6 +52,7 @@ class CommandParser(argparse.ArgumentParser):
             description=_wrapped(description),
             epilog="\n\n".join(filter(None, [_wrapped(epilog), examples])) or None,
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            # An abbreviation of a flag may be the name of one of Beam's.
             allow_abbrev=False,
         )
 
@@ -119,6 +120,7 @@ class Options(Generic[T]):
           default: the help's words for an option that is not given, where this is not the
             field's default: such an option is None then, and `given` leaves it out.
         """
+        # Not the annotations themselves, which may be texts.
         types_ = typing.get_type_hints(self._source)
         fields = fields or tuple(self._defaults)
         helps = self._helps(fields)
@@ -192,6 +194,7 @@ class Options(Generic[T]):
         texts = {}
         for parameter in google.parse(inspect.getdoc(self._source) or "").params:
             text = " ".join((parameter.description or "").split()).removesuffix(".")
+            # The docstring names fields as Python does; on the command line they are flags.
             for field in added:
                 text = text.replace(f"`{field}`", self.flag(field))
             for field in parameter.arg_name.split(", "):  # "height, width: size in pixels"

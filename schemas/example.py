@@ -53,6 +53,7 @@ def encode_example(
         if feature.ragged and (isinstance(value, bytes | str) or not isinstance(value, Sequence)):
             raise ValueError(f"feature {feature.name} takes a sequence of values, got {value!r}")
         items = value if feature.ragged else [value]
+        # By type, not by `isinstance`: True would be an int64 of 1.
         if not set(map(type, items)) <= _PYTHON_TYPES[feature.dtype]:
             wrong = next(item for item in items if type(item) not in _PYTHON_TYPES[feature.dtype])
             raise ValueError(
@@ -62,6 +63,7 @@ def encode_example(
         if feature.dtype == "string":
             items = [item.encode() for item in items]
         getattr(message.features.feature[feature.name], _FIELDS[feature.dtype]).value.extend(items)
+    # Protobuf writes the entries of a map in any order unless it is told to sort them.
     return message.SerializeToString(deterministic=True)
 
 
@@ -103,6 +105,7 @@ def parse_example(features: Sequence[Feature], serialized: bytes) -> dict[str, S
     for feature in features:
         holder = stored[feature.name]
         kind = holder.WhichOneof("kind")
+        # A list without values may have no kind.
         if feature.ragged and kind not in (None, _FIELDS[feature.dtype]):
             raise ValueError(f"feature {feature.name} is stored as {kind}, not {feature.dtype}")
         items = list(getattr(holder, _FIELDS[feature.dtype]).value)
@@ -132,6 +135,7 @@ def decode_example(
 
 def _header_bytes(serialized: memoryview) -> int:
     """Returns the length of the header of an Example's only field: a tag and a varint."""
+    # All bytes of a varint but its last have the highest bit set, see `_varint`.
     end = 1
     while end < len(serialized) and serialized[end] & 0x80:
         end += 1

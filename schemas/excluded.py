@@ -60,6 +60,7 @@ class Excluded:
     def adding(self, shard_name: str, records: Iterable[ExcludedRecord]) -> Self:
         """Returns a copy with more records of one shard; records that it has stay the same."""
         by_position = {record.position: record for record in records}
+        # The older ones win: the file tells why a record was left out in the first place.
         by_position |= {record.position: record for record in self.shards.get(shard_name, ())}
         merged = tuple(by_position[position] for position in sorted(by_position))
         shards = {**self.shards, shard_name: merged} if merged else self.shards

@@ -85,6 +85,7 @@ class RecordIndex:
     @classmethod
     def of_rows(cls, rows: Sequence[IndexRow], *, shard: int, categories: Sequence[str]) -> Self:
         """Makes the index of one shard from its rows, which have these categories."""
+        # Not an array of strings: NumPy pads each to the longest, with four bytes a character.
         encoded = [row.id.encode() for row in rows]
 
         def column(name: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -117,6 +118,8 @@ class RecordIndex:
         names = parts[0].categories.keys()
         if any(part.categories.keys() != names for part in parts):
             raise ValueError(f"shard indexes differ in their categories, {sorted(names)} expected")
+        # Ends count from the start of their shard's text. Of shards whose texts have 3, 5 and 4
+        # bytes, the text starts at 0, 3 and 8 of the split's.
         text_starts = np.cumsum([0, *(len(part.id_text) for part in parts[:-1])])
         return cls(
             **{
@@ -136,6 +139,8 @@ class RecordIndex:
         buffer = io.BytesIO()
         columns = {name: getattr(self, name) for name in (*_COLUMNS, "id_end", "id_text")}
         named = {_CATEGORY + name: array for name, array in self.categories.items()}
+        # NumPy dates every member of the archive 1980-01-01 and compresses nothing: equal indexes
+        # make equal bytes, and `array_start` can tell where a column lies.
         np.savez(buffer, **columns, **named)
         return buffer.getvalue()
 
@@ -168,6 +173,7 @@ def read_columns(file: BinaryIO, names: Sequence[str]) -> list[npt.NDArray[Any]]
       ValueError: the file is not an index file, or has no such column.
     """
     with _one_error(), _PARSING, np.load(file, allow_pickle=False) as arrays:
+        # An .npz reads an array when it is asked for.
         return [arrays[name] for name in names]
 
 
@@ -182,7 +188,9 @@ def array_start(file: BinaryIO, name: str) -> int:
             header = archive.getinfo(f"{name}.npy").header_offset
         # A ZIP member has a header of 30 bytes, of which the last four are the lengths of the name
         # and of the extra field that follow. Then the NPY file begins: 8 bytes of magic and
-        # version, 2 with the length of its header, the header, and the values.
+        # version, 2 with the length of its header, the header, and the values. A member `shard.npy`
+        # at byte 0 has a name of 9 bytes and NumPy an extra field of 20, so its NPY file begins at
+        # 30 + 9 + 20 = 59; with a header of 118 bytes, its values begin at 59 + 10 + 118 = 187.
         file.seek(header + 26)
         array = header + 30 + sum(struct.unpack("<HH", file.read(4)))
         file.seek(array + 8)

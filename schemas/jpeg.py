@@ -92,6 +92,8 @@ def check_jpeg(data: bytes) -> None:
             if not frame:
                 raise ValueError(f"JPEG file with a scan before its frame: {_name(segment)}")
             scans += 1
+            # Both headers give a number of components. A progressive file refines its pixels scan
+            # by scan, so there no single scan is all.
             complete = frame.marker != _PROGRESSIVE and segment.header[0] == frame.header[5]
         elif segment.marker != EOI and segment.marker not in _BESIDE_FRAMES:
             raise ValueError(f"JPEG file with an unknown marker: {_name(segment)}")
@@ -128,6 +130,7 @@ def _segment(data: bytes, offset: int) -> Segment:
     if marker == SOS:
         if not header:
             raise ValueError(f"damaged JPEG file: the scan at byte {offset} has no header")
+        # Compressed data have no length: they go on up to the next marker.
         following = _END_OF_SCAN.search(data, end)
         if not following:
             raise ValueError("JPEG file without an end marker (FFD9)")

@@ -22,6 +22,7 @@ SCHEMA = "schema.pbtxt"
 STATISTICS = "statistics.pb"
 COMPLETED = "COMPLETED"
 EXCLUDED = "excluded.json"
+# Numbers are padded to five digits, and have more from 100,000 shards on.
 _INDEX_FILE = re.compile(r"receipts-[a-z0-9_]+\.index-\d{5,}-of-\d{5,}")
 _NUMBERED_FILE = re.compile(
     r"receipts-[a-z0-9_]+\.(tfrecord|index)-\d{5,}-of-\d{5,}"
@@ -194,6 +195,7 @@ class Manifest:
     @property
     def digest(self) -> str:
         """Hex SHA-256 that two directories share exactly if their records are the same."""
+        # Not of the whole manifest, which also names the version that wrote it and the source.
         shards = {
             name: [(shard.name, shard.crc32c, shard.index_crc32c) for shard in split.shards]
             for name, split in self.splits.items()
@@ -228,6 +230,8 @@ class Manifest:
     def _check_names(self) -> None:
         if not self.splits:
             raise ValueError("the manifest has no split")
+        # The name of a split is checked by that of a shard: a file name could lead out of the
+        # directory.
         names = [*self.files, *(shard_name(split, 0, 1) for split in self.splits)]
         for split in self.splits.values():
             names += [name for shard in split.shards for name in (shard.name, shard.index_name)]
@@ -250,6 +254,7 @@ class Manifest:
 
 
 def _check_ranges(*, counts: Iterable[int] = (), checksums: Iterable[int] = ()) -> None:
+    # 63 bits: readers hold counts in int64.
     for numbers, bits in ((counts, 63), (checksums, 32)):
         for number in numbers:
             if not 0 <= number < 1 << bits:

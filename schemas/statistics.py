@@ -54,6 +54,7 @@ class FeatureSummary:
         self.zeros += other.zeros
 
     def _merge_counts(self, values: int, low: int, high: int, *, records: int) -> None:
+        # The 0 that a summary starts with is not a record's number of values.
         self.min_values = min(self.min_values, low) if self.records else low
         self.max_values = max(self.max_values, high)
         self.values += values

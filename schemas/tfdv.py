@@ -36,6 +36,8 @@ def schema_text(features: Sequence[Feature], vocabularies: Mapping[str, Sequence
         entry.presence.min_fraction = 1.0
         entry.annotation.comment.append(feature.doc)
         if feature.ragged:
+            # To TensorFlow Data Validation, a feature without values is missing; a receipt may have
+            # no boxes.
             entry.presence.min_fraction = 0.0
         else:
             entry.shape.dim.add(size=1)
@@ -126,6 +128,8 @@ def _add_moments(target: statistics_pb2.NumericStatistics, seen: FeatureSummary)
     if not seen.values:
         return
     target.mean = seen.sum / seen.values
+    # The mean of squares less the square of the mean: of equal values, rounding may leave a
+    # difference just below 0.
     target.std_dev = sqrt(max(seen.sum_of_squares / seen.values - target.mean**2, 0.0))
     target.num_zeros = seen.zeros
     target.min = seen.minimum
@@ -136,6 +140,7 @@ def _add_ranks(
     target: statistics_pb2.StringStatistics, values: Sequence[str], counts: Sequence[int]
 ) -> None:
     target.unique = sum(count > 0 for count in counts)
+    # Values of equal counts by name: equal counts make equal bytes.
     ranked = sorted(zip(counts, values, strict=True), key=lambda pair: (-pair[0], pair[1]))
     for rank, (count, value) in enumerate(ranked[:_TOP_VALUES]):
         if count:

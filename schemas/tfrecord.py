@@ -49,6 +49,8 @@ def unframe(framed: bytes, offset: int) -> bytes:
     Raises:
       CorruptRecordError: a length or checksum is wrong.
     """
+    # The length has a checksum of its own, which is checked first: a reader that trusted a damaged
+    # length would ask for exabytes.
     length = _payload_length(framed[: _HEADER.size], offset)
     if length != len(framed) - OVERHEAD_BYTES:
         raise CorruptRecordError(
@@ -91,6 +93,7 @@ def _checked_payload(rest: bytes, length: int, offset: int) -> bytes:
 def _read_exactly(file: SupportsRead, size: int) -> bytes:
     """Reads `size` bytes, fewer only at the end of the file: a remote file may return less."""
     pieces = []
+    # In pieces: a damaged length whose checksum happens to fit must not reserve its memory at once.
     while size > 0 and (piece := file.read(min(size, _READ_BYTES))):
         pieces.append(piece)
         size -= len(piece)
@@ -99,5 +102,9 @@ def _read_exactly(file: SupportsRead, size: int) -> bytes:
 
 def _masked_crc(data: bytes) -> int:
     """CRC32C as the format masks it: turned right by 15 bits, plus a constant, modulo 2**32."""
+    # A CRC over bytes that hold their own CRC has weaknesses, so the format never stores a plain
+    # one. Turning right by 15 bits puts the lowest 15 on top: of the CRC 1, 1 << 17 = 00020000, and
+    # with the constant A284EAD8. Python's integers have no 32 bits to fall out of, hence the mask
+    # at the end.
     crc = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

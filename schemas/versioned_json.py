@@ -30,6 +30,7 @@ def from_text(
         name, version = values.pop("format"), values.pop("format_version")
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"not a {format_name} file: {error!r}; {repair}") from error
+    # By type: True is an integer to `isinstance`.
     if name != format_name or type(version) is not int or version < 1:
         raise ValueError(
             f"not a {format_name} file: format {name!r}, version {version!r}; {repair}"

@@ -50,6 +50,8 @@ def relative_boxes(
     sides = inside / ends
     if orientation in _TURNS:
         source, mirrored = _TURNS[orientation]
+        # Of orientation 6: the sides 0.1 0.2 0.3 0.6 are, in the order 3 0 1 2, 0.6 0.1 0.2 0.3
+        # and, with 0 and 2 mirrored, 0.4 0.1 0.8 0.3.
         sides = sides[:, source]
         sides[:, mirrored] = 1 - sides[:, mirrored]
     relative = tuple((*corners, box[4]) for corners, box in zip(sides.tolist(), boxes, strict=True))

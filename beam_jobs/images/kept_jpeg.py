@@ -14,6 +14,7 @@ def kept_bytes(data: bytes) -> bytes | None:
     libjpeg warns of damage that leaves the markers whole, such as a flipped bit, and decodes what
     it can; Pillow does not pass these warnings on. TensorFlow decodes such files, too.
     """
+    # Without an end marker, one byte is left of the file, which the check refuses.
     data = data[: data.rfind(_END) + len(_END)]
     try:
         check_jpeg(data)

@@ -80,6 +80,7 @@ class ImageProcess:
             overdue.set()
             process.kill()
 
+        # The process limits its own processor time; this is for a decoder that waits and uses none.
         timer = threading.Timer(WALL_SECONDS * self._options.max_seconds, end)
         timer.start()
         try:
@@ -140,6 +141,7 @@ def _name(status: int) -> str:
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Reads options and answers True; then answers each request (data, boxes) until they end."""
     options: ImageOptions = pickle.load(requests)
+    # A process that a crash or a limit ends would write all its memory to a file.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     answer: _Answer | bool = True
     while True:
@@ -153,6 +155,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
 
 def _prepare(data: bytes, boxes: Sequence[Box], options: ImageOptions) -> _Answer:
+    # Both limits are of the whole process and its whole life: what it has used so far comes on top.
     address_space = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     _limit(resource.RLIMIT_AS, address_space + options.max_memory_bytes)
     _limit(resource.RLIMIT_CPU, int(time.process_time()) + 1 + options.max_seconds)

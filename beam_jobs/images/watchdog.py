@@ -45,7 +45,9 @@ class ImageWatchdog:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._closed.wait(_CHECK_SECONDS):
+        while not self._closed.wait(_CHECK_SECONDS):  # sleeps, but not beyond the end
+            # Read once: the other thread may set it to None at any time. A tuple is set as a whole,
+            # so no lock is needed.
             begun = self._begun
             if begun and time.monotonic() - begun[0] > self._limit_s:
                 # `sys.stderr` leads nowhere in the workers of a local build.
@@ -56,4 +58,7 @@ class ImageWatchdog:
                     file=sys.__stderr__,
                     flush=True,
                 )
+                # Not `sys.exit`, which would end this thread alone, nor a signal, which Python
+                # heeds in the main thread once the decoder returns. Pillow decodes without the
+                # interpreter's lock, so this thread gets its turn while the other hangs.
                 os._exit(1)

@@ -19,6 +19,8 @@ def chunk_count(rows: int) -> int:
     any number of workers. 100,000 rows make 781 chunks of 128 rows, rounded down to 512 chunks of
     195 rows on average; 1,000 rows make 66 chunks of 15 rows, rounded down to 64.
     """
+    # Large chunks for few files, small ones for enough workers: at least 64 chunks, if there are as
+    # many rows.
     rows_per_chunk = min(max(rows // _MIN_CHUNKS, 1), _CHUNK_ROWS)
     return _power_of_two_at_most(rows // rows_per_chunk)
 

@@ -28,6 +28,8 @@ class DryRunPreparer:
         references = make_references(
             accepted,
             keys=[hash_words(row.id, seed=self.seed) for row in accepted],
+            # No record exists; of a location, the plan uses the length only, for the number of
+            # shards.
             locations=[(number, b"", 0, self.image.typical_bytes)] * len(accepted),
             labels=self.labels,
         )
@@ -35,6 +37,7 @@ class DryRunPreparer:
             number=number,
             references=references,
             ids=(),
+            # Without pixels nothing is a duplicate.
             pixels=np.zeros((0, 2), np.uint64),
             labels_hash=np.zeros(0, np.uint64),
             rejected=tuple(

@@ -72,6 +72,8 @@ class PreparedChunk:
             "fingerprint": self.fingerprint,
             "source_versions": self.source_versions,
         }
+        # All that is not a number goes into one array of JSON bytes: arrays of Python objects could
+        # be read with pickle only, which runs what a file says.
         buffer = io.BytesIO()
         np.savez(
             buffer,

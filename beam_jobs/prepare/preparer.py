@@ -67,6 +67,8 @@ class ChunkPreparer:
         begun = self.staging.begun(number, digest)
         # A worker began this chunk and did not finish it: one of its images may have ended it.
         died = files.exists(begun) and not files.exists(sidecar)
+        # A kill may come between any two files: first the note that the chunk was begun, then its
+        # records, last the sidecar with their checksum, without which a chunk is not prepared.
         files.write(begun, b"without the .npz file beside it, this chunk was not finished\n")
         rows = list(unique_rows(lines))
         versions = source_versions(row.uri for row in rows if row.uri)  # before they are read
@@ -202,6 +204,7 @@ class _ChunkWriter:
             return b""
         limit = self._preparer.image.max_input_bytes
         try:
+            # One byte more than allowed tells that a file is too large, however large it is.
             data = files.read_range(row.uri, 0, limit + 1)
         except OSError as error:
             if row.problem:
@@ -270,6 +273,7 @@ def unique_rows(serialized_rows: Iterable[bytes]) -> Iterator[Row]:
     A row that is rejected already comes last among them, so it takes the id from no other row.
     """
     rows = [(Row.from_bytes(line), line) for line in serialized_rows]
+    # The line, too, for rows that differ in neither: the first must be the same on any run.
     rows.sort(key=lambda pair: (pair[0].id, pair[0].problem is not None, pair[1]))
     seen: dict[str, str] = {}
     for row, _ in rows:

@@ -11,11 +11,11 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-# Where a record's frame lies: chunk and digest name its staging file, see
-# `Staging.records`. The structured dtype doubles as a wire format: Beam shuffles the
-# bytes of an array of it (`tobytes`), `np.frombuffer` reads them back, and the parts of several
-# workers are joined as bytes. So byte order (<) and widths are fixed: 4 + 16 + 8 + 4 = 32 bytes a
-# location, and 40 with its order.
+# Where a record's frame lies: chunk and digest name its staging file, see `Staging.records`. The
+# structured dtype doubles as a wire format: Beam shuffles the bytes of an array of it (`tobytes`),
+# `np.frombuffer` reads them back, and the parts of several workers are joined as bytes. So byte
+# order (<) and widths are fixed: 4 + 16 + 8 + 4 = 32 bytes a location, and 40 with its order. The
+# digest is void (V), as NumPy drops zeros at the end of a string (S).
 LOCATION = np.dtype(
     [("chunk", "<u4"), ("digest", "V16"), ("offset", "<u8"), ("length", "<u4")],
 )
@@ -98,6 +98,8 @@ class References:
                 for name, values in vocabularies.items()
             },
         )
+        # By the first word, and by the second where the first are equal: `lexsort` sorts by its
+        # last key first.
         return merged.take(np.lexsort((merged.key[:, 1], merged.key[:, 0])))
 
     def to_bytes(self) -> bytes:
@@ -161,6 +163,8 @@ def _positions(values: Sequence[str], vocabulary: Sequence[str]) -> npt.NDArray[
 
 def hash_words(text: str | bytes, *, seed: int = 0) -> tuple[int, int]:
     """Hashes a text to 128 evenly spread bits, as two unsigned words of 64."""
+    # Python's own `hash` differs from process to process. The salt gives each seed an order, and a
+    # choice of splits, of its own.
     data = text.encode() if isinstance(text, str) else text
     digest = blake2b(data, digest_size=16, salt=seed.to_bytes(8, "little")).digest()
     return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")

@@ -66,6 +66,8 @@ class RowFile:
     @classmethod
     def write(cls, staging: Staging, rows: Iterable[HashedRow]) -> "RowFile":
         """Writes a file of at least one row."""
+        # By hash, and by line where hashes are equal: rows that come in another order make the same
+        # file, so a bundle that is tried again replaces its file.
         ordered = sorted(rows)
         digest = hashlib.sha256()
         for id_hash, line in ordered:
@@ -143,6 +145,8 @@ def read_chunks(bucket: int, ranges: Iterable[ByteRange], inputs: int) -> dict[i
     count = 0
     for data in files.read_ranges(sorted(ranges)):
         for id_hash, line in _unpack(data):
+            # Of four buckets the shift is 62: F3… begins with the bits 11, so it is of bucket 3.
+            # The frames at both ends of a range may hold rows of its neighbors.
             if id_hash >> bucket_shift == bucket:
                 chunks.setdefault(id_hash >> chunk_shift, []).append(line)
                 count += 1
@@ -182,6 +186,7 @@ def _pack(frame: Sequence[HashedRow]) -> bytes:
     """
     hashes = np.array([id_hash for id_hash, _ in frame], "<u8").tobytes()
     lines = b"\n".join(line for _, line in frame)
+    # Level 1, the fastest: the file is written once and, but for the borders of buckets, read once.
     return zlib.compress(_COUNT.pack(len(frame)) + hashes + lines, 1)
 
 
@@ -202,4 +207,6 @@ def _unpack(data: bytes) -> Iterator[HashedRow]:
 
 def _smallest_hashes(ranges: int) -> npt.NDArray[np.uint64]:
     """Smallest hash of each of a number of equal ranges, uint64 [ranges]; 0 and 2**63 of two."""
+    # Python's integers, as 2**64 does not fit 64 bits. Then uint64 like the hashes: NumPy would
+    # compare int64 with them as float64, whose 53 bits confuse hashes at the border of two buckets.
     return np.array([(number << 64) // ranges for number in range(ranges)], np.uint64)

@@ -32,12 +32,15 @@ class LocalWorkerHandler(SubprocessSdkWorkerHandler):
     def close(self) -> None:
         """Tells the worker to end, now or as soon as it connects, and waits until it has."""
         self._closing.set()
+        # Private: what Beam's own server sends a worker, but only to those that are connected. Here
+        # it waits in the queue of the connection.
         self.control_conn.push(BeamFnControlServicer._DONE_MARKER)
         super().close()
 
     def _answer_after_its_end(self) -> None:
         """Answers what was asked of the worker, and what will be, with an error."""
         self.worker_thread.join()
+        # Again and again, as Beam goes on asking: it does not know that the worker has gone.
         while not self._closing.wait(_LOOK_EVERY_S):
             for number, future in self.control_conn._futures_by_id.copy().items():
                 if not future.is_done():

@@ -53,6 +53,7 @@ def _watch(options: BuildOptions, done: threading.Event) -> None:
 
 def _pause_s(interval_s: float, look_s: float) -> float:
     """Seconds until the next look, from what the last one has taken."""
+    # A look of 1 s is followed by a pause of 1 / 0.05 - 1 = 19 s: it takes a twentieth of the time.
     return max(interval_s, look_s * (1 / _LOOKING_FRACTION - 1))
 
 

@@ -93,6 +93,7 @@ def _warnings(
     share = np.array(list(fractions.values()))
     off = splits.deviations(counts, share)
     text = ""
+    # Rounding puts a layout less than one receipt off its share: what is off by more, groups did.
     if (off >= 1).any():
         layout, split = divmod(int(off.argmax()), off.shape[1])
         wanted = counts[layout].sum() * share[split]

@@ -159,7 +159,11 @@ def make_plan(
     share = np.array(list(fractions.values()))
     totals = np.zeros(layouts, np.int64)
     for bucket in bucket_counts:
+        # Not `totals[layout] += count`, which adds once for an index that repeats: a bucket has
+        # several pairs of one layout.
         np.add.at(totals, bucket.layout, bucket.count)
+    # Groups first, as each goes to one split as a whole. What they leave of the shares is filled up
+    # with free receipts: those without a group, or alone in theirs.
     groups, group_split = _split_groups(bucket_counts, totals, share)
     group_splits = [_lookup(bucket, groups, group_split) for bucket in bucket_counts]
     taken = np.zeros((layouts, len(names)), np.int64)
@@ -218,12 +222,15 @@ def _lookup(
     own = bucket.group[_first_of_run(bucket.group)]
     if not len(groups):
         return np.full(len(own), -1, np.int16)
+    # Where each group would stand in `groups`; one that would stand behind the last is held against
+    # the last. Of the groups 5 8, the own 0 5 7 9 are held against 5 5 8 8, and 5 alone is equal.
     position = np.minimum(np.searchsorted(groups, own), len(groups) - 1)
     return np.where(groups[position] == own, group_split[position], np.int16(-1))
 
 
 def _of_pairs(bucket: BucketCounts, group_split: SplitArray) -> SplitArray:
     """Split of each pair of a bucket's counts, -1 where its receipts are free."""
+    # Pairs of the groups 0 0 5 7 7 belong to the bucket's groups number 0 0 1 2 2.
     return group_split[np.cumsum(_first_of_run(bucket.group)) - 1]
 
 
@@ -236,6 +243,8 @@ def _shard_counts(
 ) -> IntArray:
     if shards is not None:
         return np.array([shards[name] for name in names], np.int64)
+    # Every record counts with the mean size of all: the plan does not know sizes by split. A split
+    # without records gets a shard, too, so that readers find each split that was asked for.
     wanted = np.maximum(np.ceil(counts.sum(axis=0) * shards_a_record), 1)
     return np.asarray(np.ceil(wanted / multiple_of) * multiple_of).astype(np.int64)
 
@@ -259,6 +268,7 @@ def _bucket_starts(
     quota_starts = np.pad(plan.quota_ends[:, :-1], ((0, 0), (1, 0)))
     for bucket, group_split in zip(bucket_counts, group_splits, strict=True):
         layouts, row = np.unique(bucket.layout, return_inverse=True)
+        # Indexing by an array copies: adding to the sums below does not change these starts.
         starts = BucketStarts(
             group_split=group_split,
             layouts=layouts,
@@ -295,6 +305,8 @@ def assign(
     """
     groups, group_row = np.unique(group, return_inverse=True)
     layouts, row = np.unique(layout, return_inverse=True)
+    # The starts fit the records that were counted. Numbers of any others would be those of records
+    # in other buckets, and shards would be uneven.
     if len(groups) != len(starts.group_split) or layouts.tolist() != starts.layouts.tolist():
         raise BuildError(f"{len(layout)} records were counted with others: {TRY_AGAIN}")
     split = starts.group_split[group_row]
@@ -302,7 +314,8 @@ def assign(
     # The split of a free receipt is the number of quotas that its rank has gone beyond.
     free_rank = starts.free_rank[row[free]] + _rank_within(layout[free])
     split[free] = (free_rank[:, None] >= plan.quota_ends[layout[free]]).sum(axis=1)
-    cell = layout.astype(np.int64) * len(plan.split_names) + split  # one number for both
+    # One number for layout and split: of 2 splits, layout 3 in split 1 is cell 3 · 2 + 1 = 7.
+    cell = layout.astype(np.int64) * len(plan.split_names) + split
     number = plan.first_numbers[layout, split] + starts.rank[row, split] + _rank_within(cell)
     return split, number % plan.shards[split]
 
@@ -322,9 +335,10 @@ def _sum_pairs(
     group: npt.NDArray[np.uint64], layout: npt.NDArray[np.int32], count: npt.NDArray[np.int32]
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Sums the counts of equal pairs of group and layout; the pairs come in ascending order."""
+    # By group, and by layout within a group: `lexsort` sorts by its last key first.
     order = np.lexsort((layout, group))
     group, layout, count = group[order], layout[order], count[order]
-    del order
+    del order  # 8 bytes a pair: many millions of pairs, where users are groups
     starts = np.flatnonzero(_first_of_run(group) | _first_of_run(layout))
     sums = np.add.reduceat(count, starts, dtype=np.int32) if len(starts) else count
     return group[starts], layout[starts], sums
@@ -356,6 +370,8 @@ def _prefix_within(value: IntArray, run: npt.NDArray[Any]) -> IntArray:
     """
     if not len(value):
         return np.zeros(0, np.int64)
+    # In the example `before` is 0 1 2 3, `first` 0 0 2 0 and `run_start` 0 0 2 2: the first run
+    # starts from the sum 0, the second from the sum 2.
     before = np.cumsum(value) - value
     first = np.where(_first_of_run(run), np.arange(len(run)), 0)
     run_start = np.maximum.accumulate(first)  # position at which each element's run starts

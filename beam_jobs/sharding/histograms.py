@@ -52,6 +52,7 @@ def check_layouts(
 
 def _sum(one: IntArray, other: IntArray) -> IntArray:
     """Adds the shorter histogram to the longer one, in place."""
+    # Each ends at the largest code that its part of the records has.
     longer, shorter = sorted((one, other), key=len, reverse=True)
     longer[: len(shorter)] += shorter
     return longer

@@ -57,6 +57,7 @@ class _RangeFile(io.RawIOBase):
         self._size_bytes = size_bytes
         self._position = 0
 
+    # pyarrow asks for these before it reads.
     def readable(self) -> bool:
         return True
 

@@ -56,6 +56,7 @@ def sroie_row(image: FileMetadata, *, folder: str, labels: Sequence[Label]) -> R
 
 def _quadrilateral(line: str) -> dict[str, float | str]:
     """Returns the bounds of the quadrilateral of a line; its transcript may hold commas."""
+    # At most eight times: what follows the eighth comma is transcript.
     cells = line.split(",", 8)
     if len(cells) < 9:
         raise ValueError(f"{line!r} is not eight numbers and a transcript")

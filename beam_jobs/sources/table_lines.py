@@ -60,6 +60,7 @@ def lines_of_range(part: ByteRange) -> Iterator[bytes]:
 def _split(pieces: Iterable[bytes]) -> Iterator[bytes]:
     rest = b""
     for piece in pieces:
+        # The last part has no line feed yet: the next piece may go on with it.
         *whole, rest = (rest + piece).split(b"\n")
         for line in whole:
             yield line + b"\n"

@@ -25,6 +25,8 @@ def list_tables(path: str) -> list[FileMetadata]:
     folder, _, name = path.rpartition("/")
     below_folder = files.join(files.escape(folder), name)
     if not files.is_local(path):
+        # From the literal to the pattern, until something is there: a folder of part files, a file
+        # of this very name, a pattern in a folder of this very name, a pattern throughout.
         parts = files.list_files(files.join(files.escape(path), "**"))
         return (
             [part for part in parts if _is_part(part, path)]

@@ -21,6 +21,7 @@ _POLL_S = 0.2
 
 def _client() -> Any:
     """Makes Beam's BlobStorageIO with the job's options."""
+    # Private: only `_blobstorageIO` makes a client of the job's options.
     return FileSystems.get_filesystem("azfs://")._blobstorageIO()
 
 
@@ -65,6 +66,8 @@ class BlobStorage(ObjectStore):
     def _move(self, pair: tuple[str, str]) -> None:
         source, target = (self._blob(path) for path in pair)
         try:
+            # The service copies by itself and may answer before it has: a source that was deleted
+            # then would be lost.
             status = target.start_copy_from_url(source.url)["copy_status"]
             while status == "pending":
                 time.sleep(_POLL_S)

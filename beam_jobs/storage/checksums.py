@@ -79,5 +79,6 @@ class ChecksumReader:
             self._checksum.update(data)
             self._offset += len(data)
             self._piece, self._position = memoryview(data), 0
+            # `read_range` is short only where the file ends.
             self._last = len(data) < _PIECE_BYTES
         return self._position < len(self._piece)

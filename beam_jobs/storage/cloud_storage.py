@@ -21,6 +21,8 @@ _MOVES_PER_REQUEST = 20
 
 def _client() -> tuple[Any, Any]:
     """Makes Beam's GcsIO with the job's options; returns it and how it tries requests again."""
+    # Private: only `_gcsIO` makes a client of the job's options, and the client has to be told with
+    # each request how Beam tries it again.
     io = FileSystems.get_filesystem("gs://")._gcsIO()
     return io, io._storage_client_retry
 
@@ -68,6 +70,8 @@ class CloudStorage(ObjectStore):
         for_each(self._move, batches(pairs, _MOVES_PER_REQUEST))
 
     def _move(self, pairs: Sequence[tuple[str, str]]) -> None:
+        # There is no rename: of those that could be copied, the source is deleted. A build that is
+        # killed in between copies the others again.
         copied = self._io.copy_batch(list(pairs))
         self._delete([source for source, _, error in copied if error is None])
         check_results("moved", copied)

@@ -139,6 +139,7 @@ def _read_remote(path: str, offset: int, length: int) -> bytes:
         except Exception as error:  # each store's client raises its own kind of error
             if not _may_pass(error) or time.monotonic() > deadline_s:
                 raise
+        # At random, so that workers which failed together do not come back together.
         time.sleep(pause_s * random.uniform(0.5, 1))
     return _read_once(path, offset, length)
 

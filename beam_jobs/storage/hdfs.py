@@ -32,6 +32,8 @@ def status(error: Exception) -> int | None:
 
 def _client_and_name(path: str) -> tuple[Any, str]:
     """Returns the client that Beam's file system keeps to itself, and HDFS's name of a path."""
+    # Private: Beam's file system has the one client with the job's host and user, and `_parse_url`
+    # alone knows whether paths name a server (--hdfs_full_urls).
     file_system = FileSystems.get_filesystem(path)
     _, name = file_system._parse_url(path)
     return file_system._hdfs_client, name
@@ -39,6 +41,8 @@ def _client_and_name(path: str) -> tuple[Any, str]:
 
 def _rename_over(client: Any, old_name: str, new_name: str) -> Any:
     """Renames as the client's `rename` does, with an option of HDFS that it does not offer."""
+    # Private: the client's public `rename` takes no options. To delete the target first would leave
+    # no file of its name if the build were killed in between.
     return client._rename(old_name, destination=new_name, renameoptions="OVERWRITE")
 
 

@@ -32,6 +32,8 @@ class Local(Store):
         try:
             with temporary.open("wb") as file:
                 yield file
+                # A rename may reach the disk before the bytes do; after a loss of power the name
+                # would then stand for an empty file.
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
@@ -80,6 +82,8 @@ class Local(Store):
             folder.mkdir(parents=True, exist_ok=True)
         for source, target in pairs:
             Path(source).replace(target)
+        # Names are on the disk when their folder is: COMPLETED, moved by the next call, must not be
+        # there before them.
         for folder in folders:
             _sync_folder(folder)
 

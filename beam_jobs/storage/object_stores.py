@@ -67,6 +67,7 @@ class Store:
         temporary = FileSystems.join(folder, f".{name}.{uuid.uuid4().hex}.tmp")
         with FileSystems.create(temporary, compression_type=CompressionTypes.UNCOMPRESSED) as file:
             yield file
+        # Reached only if the block and the closing of the file have not failed.
         self.move([(temporary, path)])
 
     def exists(self, path: str) -> bool:
@@ -104,6 +105,7 @@ class Store:
         seen = set()
         for path in self.list_below(folder):
             name, slash, _ = path.removeprefix(folder).partition("/")
+            # A subfolder comes once for every file below it.
             if name not in seen:
                 seen.add(name)
                 yield f"{folder}{name}{slash}"

@@ -23,6 +23,9 @@ _BUCKET_NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}|arn:.+")
 
 def _client() -> Any:
     """Makes a boto3 client with the job's options, which Beam's file system keeps to itself."""
+    # Private, as all that this package reaches Beam's clients by: Beam hands the job's options,
+    # such as the endpoint and credentials, to its file systems and to nobody else.
+    # `test_beam_internals` names what a newer Beam lacks.
     options = FileSystems.get_filesystem("s3://")._options
     return S3IO(options=options).client.client
 
@@ -71,6 +74,7 @@ class S3(ObjectStore):
         for_each(self._delete, batches(paths, _DELETIONS_PER_REQUEST))
 
     def _delete(self, paths: Sequence[str]) -> None:
+        # A request deletes in one bucket only.
         objects: dict[str, list[dict[str, str]]] = {}
         for bucket, key in map(parse_s3_path, paths):
             objects.setdefault(bucket, []).append({"Key": key})
@@ -111,6 +115,7 @@ class _S3Reader:
 
     def read(self, size: int) -> bytes:
         """Reads so many bytes, fewer only at the end of the object."""
+        # Both ends of HTTP's ranges are part of them: bytes=0-9 are ten.
         wanted = f"bytes={self._offset}-{self._offset + size - 1}"
         try:
             answer = self._client.get_object(Bucket=self._bucket, Key=self._key, Range=wanted)

@@ -98,10 +98,14 @@ def check_shard(
     reader = ChecksumReader(path)
     expected = FileChecksum(size_bytes=shard.size_bytes, crc32c=shard.crc32c)
     try:
+        # Positions of an index with faults would find faults in every record: the file is looked at
+        # as a whole.
         if index is None or check.faults:
             check.faults += checksum_faults(path, reader.finish(), expected)
             return check
         records = list(_check_records(path, reader, index, manifest, shard))
+        # The reader has seen every byte by now, so the checksum of the file costs no second
+        # reading.
         actual = reader.finish()
     except OSError as error:
         check.faults.append(Fault(file=path, message=f"can't be read: {error}"))
@@ -111,11 +115,14 @@ def check_shard(
     damaged = [fault for name, fault in records if name == shard.name or not intact]
     if intact:
         check.faults += _contradicted_files(directory, shard, records)
+    # A file that was lost or replaced is no case for leaving out records one by one: training would
+    # go on without a whole shard. A shard of a single record may lose it.
     none_is_valid = len(damaged) == len(index) > 1 and not intact
     already_excluded = {record.position for record in excluded}
     excludes_some = any(
         fault.record in already_excluded or (exclude and not none_is_valid) for fault in damaged
     )
+    # A record that is left out stays in the file, whose checksum is then wrong for good.
     if not excludes_some:
         check.faults += checksum_faults(path, actual, expected)
     check.faults += [
@@ -218,6 +225,8 @@ def _check_index(
         fault(message)
     for name, vocabulary in manifest.vocabularies.items():
         codes = index.categories[name]
+        # Codes beyond the vocabulary are a fault by themselves, and would break the counts of the
+        # dataset.
         check.codes[name] = codes[(codes >= 0) & (codes < len(vocabulary))]
         if len(check.codes[name]) != len(index):
             check.faults.append(
@@ -227,6 +236,8 @@ def _check_index(
                     "positions beyond them",
                 )
             )
+    # 64 bits an id, as the ids of a whole dataset are compared in memory. Among 100 million ids two
+    # share their hash by chance once in some 4,000 datasets.
     digests = [hashlib.blake2b(id_.encode(), digest_size=8).digest() for id_ in index.ids()]
     check.id_hashes = np.frombuffer(b"".join(digests), np.uint64)
     return index

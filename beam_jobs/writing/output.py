@@ -21,6 +21,8 @@ def is_published(options: BuildOptions) -> bool:
     Never for an overwriting build: the request does not cover the inputs, and a replacement is to
     be made from the inputs as they are now.
     """
+    # The note alone may be that of a publication which was killed before its COMPLETED, and
+    # COMPLETED alone that of another request.
     begun = begun_publication(options.staging)
     return (
         not options.overwrite

@@ -90,6 +90,7 @@ def _acquire(marker: Path, output: str) -> int:
         # The process before may have removed the marker since it was opened: its lock is void.
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), marker.stat()):
+                # The file is never replaced: a lock is on the file, and not on its name.
                 os.ftruncate(descriptor, 0)
                 os.write(descriptor, this_process())
                 return descriptor

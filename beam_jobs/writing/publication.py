@@ -65,6 +65,10 @@ class Publication:
         """
         staged, output = staging.finished(self.launch), staging.output
         # 1. All files must be staged.
+        # `begun`: an attempt of this launch has noted the dataset and not cleaned up yet. If the
+        # output has its COMPLETED and the note is there, or files are not staged any more, that
+        # attempt has published them. If all files are staged and there is no note, an earlier build
+        # has made an equal dataset, which is replaced like any other.
         ready = _dataset_sizes(staged)
         begun = begun_publication(staging) == self
         missing = [name for name in names if name not in ready]
@@ -76,6 +80,8 @@ class Publication:
         completed = files.join(output, COMPLETED)
         files.write(staging.publishing, json.dumps(asdict(self)).encode())
         # 3. and 4. From here on there is no dataset for readers.
+        # COMPLETED goes before any other file, so that no reader finds it beside files of two
+        # datasets.
         _delete([completed])
         kept = {*names, COMPLETED}
         files.delete(
@@ -98,6 +104,8 @@ class Publication:
                 f"another build publishes to {output} at the same time, so neither is finished: "
                 "run the same command again when the other has ended"
             )
+        # Sizes of shards are known from writing them. Any other file's is known only if it was
+        # still staged; else its name alone must be there.
         expected = {**ready, **sizes}
         for name in names:
             if name not in published or published[name] != expected.get(name, published[name]):

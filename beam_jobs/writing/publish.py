@@ -140,6 +140,7 @@ class Publisher:
         features = receipt_features(self.labels)
         splits, statistics = {}, {}
         for split in self.split_names:
+            # In a fixed order, in which the sums of floating-point numbers below come out the same.
             own = sorted((one for one in shards if one.split == split), key=lambda one: one.number)
             counts = {
                 name: tuple(_padded(category_counts[split, name], len(values)).tolist())
@@ -150,6 +151,8 @@ class Publisher:
             statistics[split] = (summary, counts)
         quarantined: Counter[str] = Counter()
         fingerprint = hashlib.sha256()
+        # In the order of chunks, which follow from the ids: the fingerprint must not depend on the
+        # workers.
         for chunk in sorted(chunks, key=lambda chunk: chunk.number):
             quarantined.update(chunk.quarantined)
             fingerprint.update(bytes.fromhex(chunk.fingerprint))
@@ -189,6 +192,8 @@ def _check_deal(
     for number, split in enumerate(plan.split_names):
         own = [one for one in shards if one.split == split]
         numbers = Counter(one.number for one in own)
+        # Of 3 planned shards, the numbers 0 1 1 are 3 that were written, but only one of them once;
+        # the numbers 0 1 2 3 are one too many. Both comparisons are needed.
         once = sum(numbers[shard] == 1 for shard in range(plan.shards[number]))
         if not once == len(own) == plan.shards[number]:
             raise BuildError(
@@ -207,4 +212,5 @@ def _check_deal(
 
 
 def _padded(counts: IntArray, size: int) -> IntArray:
+    # A histogram ends at the last value that a record has; the vocabulary may go on.
     return np.pad(counts, (0, size - len(counts)))

@@ -69,6 +69,8 @@ class ShardWriter:
         builder = _ShardBuilder(self.labels, vocabularies)
         ranges = self._ranges(locations)
         name, index_file = shard_name(split, number, count), index_name(split, number, count)
+        # One record at a time: records lie scattered over the files of all chunks, and a whole
+        # shard may be larger than a worker's memory.
         with files.create(files.join(self.directory, name)) as output:
             for (_, start, _), framed in zip(ranges, files.read_ranges(ranges), strict=True):
                 output.write(builder.add(unframe(framed, start)))
@@ -88,6 +90,8 @@ class ShardWriter:
 
     def _ranges(self, locations: npt.NDArray[Any]) -> list[tuple[str, int, int]]:
         """(path, offset, length) of each record, in the order that mixes the layouts."""
+        # The order is a word of the hash of the id, so a worker that is tried again writes the same
+        # bytes, in whatever order the locations come.
         ordered = np.sort(locations, order="order", kind="stable")["location"]
         return [
             (self.staging.records(chunk, digest), offset, length)
@@ -125,6 +129,7 @@ class _ShardBuilder:
             for name in self._categories
         }
         ids = {id_feature(name): code for name, code in codes.items()}
+        # The ids go behind the staged bytes, which need not be encoded again.
         record = frame(extend_example(payload, self._ids, ids))
         self.rows.append(
             IndexRow(
@@ -145,4 +150,5 @@ class _ShardBuilder:
     @property
     def crc32c(self) -> int:
         """CRC32C of the records so far."""
+        # google_crc32c gives its digest in big-endian order.
         return int.from_bytes(self._crc.digest(), "big")
