@@ -259,12 +259,11 @@ def sweep_rows(name: str, results: Mapping[str, Result]) -> list[dict[str, Any]]
 
 def draw(rows: Sequence[Mapping[str, Any]], path: str, sweep: str | None) -> None:
     """Draws the rows: what each stage adds to the time of an image, or images/s by value."""
-    import matplotlib
+    # Not above: the processes that are timed import this module, and their memory counts.
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(8, 3.5), layout="constrained")
+    figure = Figure(figsize=(8, 3.5), layout="constrained")
+    axes = figure.subplots()
     names = [str(next(iter(row.values()))) for row in rows]
     if sweep:
         speeds = [row["images/s"] for row in rows]
@@ -282,7 +281,6 @@ def draw(rows: Sequence[Mapping[str, Any]], path: str, sweep: str | None) -> Non
         axes.invert_yaxis()
         axes.set(xlabel="ms an image, up to each stage")
     figure.savefig(path, dpi=120)
-    pyplot.close(figure)
 
 
 if __name__ == "__main__":

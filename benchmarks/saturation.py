@@ -224,20 +224,16 @@ def _steps(run: Training, effort: Effort, step_s: float) -> Steps:
 
 def draw(steps: Steps, path: Path) -> None:
     """Draws how many batches were ready, and how long each step waited."""
-    import matplotlib
+    # Not above: the processes that are timed import this module, and their memory counts.
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (above, below) = pyplot.subplots(
-        2, 1, figsize=(8, 4), sharex=True, layout="constrained"
-    )
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    above, below = figure.subplots(2, sharex=True)
     above.step(range(len(steps.ready)), steps.ready)
     above.set(ylabel="batches ready", ylim=(0, None))
     below.plot(steps.waits_ms)
     below.set(xlabel="step", ylabel="wait, ms", ylim=(0, None))
     figure.savefig(path, dpi=120)
-    pyplot.close(figure)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from benchmarks.harness.addresses import free_addresses
 from benchmarks.harness.timing import machine, table, to_json
 
@@ -154,18 +156,13 @@ def curve(log: Sequence[Mapping[str, float]], batch_size: int) -> list[tuple[flo
 
 def draw(logs: Mapping[str, Sequence[Mapping[str, float]]], batch_size: int, path: Path) -> None:
     """Draws each run's loss over its seconds."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    drawing, axes = pyplot.subplots(figsize=(8, 4), layout="constrained")
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    axes = figure.subplots()
     for name, log in logs.items():
         axes.plot(*zip(*curve(log, batch_size), strict=True), label=name, linewidth=1.2)
     axes.set(xlabel="seconds of training", ylabel="loss", ylim=(0, None))
     axes.legend(frameon=False)
-    drawing.savefig(path, dpi=120)
-    pyplot.close(drawing)
+    figure.savefig(path, dpi=120)
 
 
 if __name__ == "__main__":

@@ -102,12 +102,11 @@ def markdown(
 
 def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Draws a bar for each peer, from the slowest to the fastest round."""
-    import matplotlib
+    # Not above: the processes that are timed import this module, and their memory counts.
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(8, 0.6 + 0.4 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(8, 0.6 + 0.4 * len(rows)), layout="constrained")
+    axes = figure.subplots()
     names = [row["reader"] for row in rows]
     speeds = [row["images/s"] for row in rows]
     spread = [
@@ -118,4 +117,3 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     axes.invert_yaxis()
     axes.set(xlabel="images/s")
     figure.savefig(path, dpi=120)
-    pyplot.close(figure)
