@@ -5,11 +5,15 @@ imported. Starts and resumed runs take turns; the figure is the ratio of the med
 """
 
 import argparse
+import os
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+
+if __name__ == "__main__":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
 from benchmarks.harness.input_options import add_input_options, add_measuring_options, training_run
 from benchmarks.harness.timing import Contender, Effort, Round, by_turns, machine, table, to_json

@@ -10,8 +10,7 @@ from pipeline.distribution.stop_request import StopRequest, hold_sigterm, releas
 
 if __name__ == "__main__":
     hold_sigterm()  # until `main` heeds it: the imports below take seconds, and start threads
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
 import tensorflow as tf
 from tqdm import tqdm

@@ -95,6 +95,36 @@ def test_importing_the_runtime_leaves_settings_of_the_process_alone():
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("package", [*PACKAGES, "benchmarks"])
+def test_importing_changes_no_environment_variable(package: str):
+    """TF_CPP_MIN_LOG_LEVEL, say: what TensorFlow logs in a notebook is its user's choice."""
+    code = (
+        "import contextlib, importlib, os\n"
+        "for name in ('apache_beam', 'tensorflow', 'keras'):\n"  # TensorFlow sets variables itself
+        "    with contextlib.suppress(ImportError): importlib.import_module(name)\n"
+        "before, imported = dict(os.environ), 0\n"
+        f"for name in {modules(package)!r}:\n"
+        # Not every environment has the libraries of every module.
+        "    with contextlib.suppress(ImportError):\n"
+        "        importlib.import_module(name)\n"
+        "        imported += 1\n"
+        "    changed = dict(os.environ).items() ^ before.items()\n"
+        "    if changed: print(name, changed)\n"
+        "    before = dict(os.environ)\n"
+        "assert imported > 5, imported\n"
+    )
+    environment = {name: text for name, text in os.environ.items() if "LOG_LEVEL" not in name}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env=environment,
+    )
+    assert done.stdout == ""
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_importing_touches_no_network_and_writes_nothing(package: str):
     if importlib.util.find_spec(NEEDS[package]) is None:

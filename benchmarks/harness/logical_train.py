@@ -3,8 +3,12 @@
 Use: `python -m benchmarks.harness.logical_train N ARGUMENT…`.
 """
 
+import os
 import sys
 from collections.abc import Sequence
+
+if __name__ == "__main__":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
 from pipeline.distribution.strategies import make_logical_cpus
 from pipeline.train import main as train

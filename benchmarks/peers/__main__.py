@@ -9,10 +9,14 @@ all of them, and its fastest counts.
 """
 
 import argparse
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+
+if __name__ == "__main__":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
 from benchmarks.harness.input_options import add_image_options, add_measuring_options
 from benchmarks.harness.timing import Contender, Effort, Result, by_turns, machine, table, to_json
