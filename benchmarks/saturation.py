@@ -154,7 +154,7 @@ def verdict(
     limiting = limiting_stage(rates)
     remedy = f"images of {highest / wanted:.0%} of the pixels would do on these"
     if limiting == "read":
-        remedy = "longer runs, more parallel reads or faster storage would help"
+        remedy = "longer blocks, more parallel reads or faster storage would help"
     elif limiting == "batch":
         remedy = "augmentation on the device would help"
     return (

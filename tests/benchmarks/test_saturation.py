@@ -62,7 +62,7 @@ def test_sentences():
         RATES | {"read": 905.0, "decode": 903.0}, wanted=1200, cpu_ms_per_image=2.0, replicas=1
     )
     assert reading.startswith("Reading limits: ")
-    assert reading.endswith("longer runs, more parallel reads or faster storage would help.")
+    assert reading.endswith("longer blocks, more parallel reads or faster storage would help.")
     augmentation = verdict(
         RATES | {"batch": 500.0, "device": 490.0}, wanted=1200, cpu_ms_per_image=2, replicas=1
     )
