@@ -22,7 +22,7 @@ from pipeline.records.table import (
 from pipeline.sampling.plan import SLOT_PARTS, BatchPlan
 from schemas.command_line import CommandParser, Flag, Options
 
-_SHOWN = 4  # of the most frequent strata, and of the rarest
+_SHOWN = 4  # of the most common strata, and of the least common
 _ROWS_COUNTED = 1 << 18
 
 
@@ -155,7 +155,7 @@ def _size(
 
 
 def _strata(plan: BatchPlan, table: RecordTable, info: DatasetInfo, by: str) -> Iterator[str]:
-    """Lists the most frequent and the rarest strata: their records, slots and weights."""
+    """Lists the most and the least common strata: their records, slots and weights."""
     names = info.vocabulary(by)
     order = np.lexsort((table.categories, -plan.counts))
     slots = plan.allocation / SLOT_PARTS

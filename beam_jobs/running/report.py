@@ -72,7 +72,7 @@ def _deal_lines(
     totals = counts.sum(axis=1)
     if not len(totals):
         return lines
-    commonest, rarest = int(totals.argmax()), int(totals.argmin())
+    most_common, least_common = int(totals.argmax()), int(totals.argmin())
     single = int((totals == 1).sum())
     largest = max(
         largest_deviation(column, count) for column, count in zip(counts.T, shards, strict=True)
@@ -80,8 +80,8 @@ def _deal_lines(
     return [
         *lines,
         ("layouts", f"{len(layouts):,}, {single:,} of them with a single receipt"),
-        ("commonest", f"{layouts[commonest]}: {totals[commonest]:,}"),
-        ("rarest", f"{layouts[rarest]}: {totals[rarest]:,}"),
+        ("most common", f"{layouts[most_common]}: {totals[most_common]:,}"),
+        ("least common", f"{layouts[least_common]}: {totals[least_common]:,}"),
         ("fairness", f"at most {largest:.6g} of a record off a layout's fair share, in any shard"),
     ]
 

@@ -69,7 +69,7 @@ class LayoutTable:
         return figures
 
     def to_csv(self) -> str:
-        """Writes a line for each layout, the rarest first; figures without records are empty."""
+        """Writes a line for each layout, rare ones first; figures without records are empty."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         names = list(self.evaluation.by_layout)

@@ -143,7 +143,7 @@ def test_groups_have_one_company_and_mostly_one_layout(records: list[dict[str, A
 def test_layouts_have_a_long_tail(seed: int) -> None:
     popularity = Popularity(layouts=60, seed=seed)
     counts = Counter(popularity.layout_of(index) for index in range(2000))
-    assert counts[0] > 400  # the commonest has a fifth of all receipts or more
+    assert counts[0] > 400  # the most common has a fifth of all receipts or more
     assert counts[0] > counts[3] > counts[20]
     assert [counts[layout] for layout in range(40, 60)] == [1] * 20
 

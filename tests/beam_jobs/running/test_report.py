@@ -51,26 +51,26 @@ def test_summary() -> None:
     text = summary(manifest(counts, splits, train=0.9, validation=0.1), "/data/out")
     assert text == (
         "/data/out is complete\n"
-        "  inputs       12,021\n"
-        "  written      12,011\n"
-        "  duplicates   3 (2 with other labels than the record kept)\n"
-        "  quarantined  7: corrupt 5, bad_row 1, too_small 1\n"
-        "  size         3.0 MB\n"
-        "  clipped      1,000 boxes that reached beyond their image\n"
-        "  train        10,810 records in 4 shards\n"
-        "  validation   1,201 records in 1 shard\n"
-        "  layouts      3, 1 of them with a single receipt\n"
-        "  commonest    shop0: 10,000\n"
-        "  rarest       shop2: 1\n"
-        "  fairness     at most 0.75 of a record off a layout's fair share, in any shard\n"
+        "  inputs        12,021\n"
+        "  written       12,011\n"
+        "  duplicates    3 (2 with other labels than the record kept)\n"
+        "  quarantined   7: corrupt 5, bad_row 1, too_small 1\n"
+        "  size          3.0 MB\n"
+        "  clipped       1,000 boxes that reached beyond their image\n"
+        "  train         10,810 records in 4 shards\n"
+        "  validation    1,201 records in 1 shard\n"
+        "  layouts       3, 1 of them with a single receipt\n"
+        "  most common   shop0: 10,000\n"
+        "  least common  shop2: 1\n"
+        "  fairness      at most 0.75 of a record off a layout's fair share, in any shard\n"
     )
 
 
 def test_a_summary_says_nothing_of_what_did_not_happen() -> None:
     counts = Counts(inputs=20, written=20, duplicates=0, quarantined={})
     text = summary(manifest(counts, {"train": (2, (12, 8))}, train=1.0), "out")
-    assert "  duplicates   0\n" in text
-    assert "  quarantined  0\n" in text
+    assert "  duplicates    0\n" in text
+    assert "  quarantined   0\n" in text
     assert "at most 0 of a record off" in text
     for word in ("clipped", "with other labels", "warning"):
         assert word not in text
@@ -92,8 +92,8 @@ def test_a_plan() -> None:
         "  train          900 records in 3 shards\n"
         "  test           100 records in 1 shard\n"
         "  layouts        2, 0 of them with a single receipt\n"
-        "  commonest      kiosk: 900\n"
-        "  rarest         zoo: 100\n"
+        "  most common    kiosk: 900\n"
+        "  least common   zoo: 100\n"
         "  fairness       at most 0 of a record off a layout's fair share, in any shard\n"
     )
 

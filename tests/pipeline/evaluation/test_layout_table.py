@@ -124,7 +124,7 @@ def test_names_decide_nothing():
     assert summaries[0]["accuracy/rare_half_layouts"] > 5
 
 
-def test_csv_has_a_line_for_each_layout_rarest_first():
+def test_csv_has_a_line_for_each_layout_rare_ones_first():
     text = table([9, 1, 5], [4, 0, 3], [0.75, 1, 1 / 3]).to_csv()
     assert list(csv.DictReader(text.splitlines())) == [
         dict(zip(text.splitlines()[0].split(","), each, strict=True))
