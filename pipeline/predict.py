@@ -9,7 +9,7 @@ shows what the model saw, the receipt fitted into the model's input.
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,26 +105,36 @@ def predict(
             **description["inputs"], features=("image", "id", "weight", *truth.values())
         ),
     )
+    # Variables are freed with the model, so it must outlive its signature.
     loaded = tf.saved_model.load(directory)
-    signature = loaded.signatures[IMAGES]
+    batches = dataset.take(steps)
     output.parent.mkdir(parents=True, exist_ok=True)
     partial = output.with_name(f"{output.name}.partial")
     records = 0
     with partial.open("w", encoding="utf-8") as file:
-        for batch in dataset.take(steps):
-            found = {name: each.numpy() for name, each in signature(images=batch["image"]).items()}
-            known = {name: batch[feature].numpy() for name, feature in truth.items()}
-            ids, weights = batch["id"].numpy(), batch["weight"].numpy()
-            for row in np.flatnonzero(weights):  # the rest is padding
-                line = {
-                    "id": ids[row].decode(),
-                    "truth": {name: _json_value(values[row]) for name, values in known.items()},
-                    "predictions": dict(_predictions(found, row, records, output)),
-                }
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
-                records += 1
+        for line in _lines(loaded.signatures[IMAGES], batches, truth, output):
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            records += 1
     partial.replace(output)
     return records
+
+
+def _lines(
+    signature: Any, batches: Iterable[Mapping[str, Any]], truth: Mapping[str, str], output: Path
+) -> Iterator[dict[str, Any]]:
+    """Predicts batches, and makes the contents of the line of each record."""
+    record = 0
+    for batch in batches:
+        found = {name: each.numpy() for name, each in signature(images=batch["image"]).items()}
+        known = {name: batch[feature].numpy() for name, feature in truth.items()}
+        ids, weights = batch["id"].numpy(), batch["weight"].numpy()
+        for row in np.flatnonzero(weights):  # the rest is padding
+            yield {
+                "id": ids[row].decode(),
+                "truth": {name: _json_value(values[row]) for name, values in known.items()},
+                "predictions": dict(_predictions(found, row, record, output)),
+            }
+            record += 1
 
 
 def _description(directory: str) -> dict[str, Any]:

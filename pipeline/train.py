@@ -29,7 +29,7 @@ from pipeline.records.info import load_info
 from pipeline.records.reader import read_failure_in
 from pipeline.tasks.base import load_task, task_options
 from pipeline.training.disk_full import disk_full_reason
-from pipeline.training.loop import STOPPED, Figures, RunOptions, resume, run
+from pipeline.training.loop import STOPPED, Figures, RunCheckpoints, RunOptions, resume, run
 from pipeline.training.non_finite import NonFiniteError
 from pipeline.training.options import TrainOptions
 from pipeline.training.run_directory import RunFolder
@@ -124,17 +124,11 @@ def _train(
             lambda config: configured(config, args),
         )
         run_options = _RUN.make(args)
-        in_use = None
-        try:
-            folder = RunFolder(args.run_dir, is_chief=is_chief(strategy))
-        except RunFolderInUseError as error:
-            in_use = error
-        if trainer.any_worker(in_use is not None):  # workers that waited for the chief would fail
-            if in_use:
-                _warn(str(in_use))
-            return STOPPED
+        folder = _open_run_folder(args.run_dir, trainer)
     except (ValueError, FileNotFoundError) as error:
         parser.error(str(error))
+    if folder is None:
+        return STOPPED
     with folder:
         try:
             checkpoints = resume(
@@ -142,24 +136,11 @@ def _train(
             )
         except ValueError as error:
             parser.error(str(error))
+        first_step = trainer.step
         asked = {**vars(args), "data_dir": trainer.info.data_dir, "model": model_options}
         try:
             folder.write_options(asked)
-            with tqdm(
-                total=trainer.options.steps,
-                unit=" steps",
-                dynamic_ncols=True,
-                disable=args.quiet or not folder.is_chief,
-            ) as bar:
-                first_step = trainer.step
-                ended = run(
-                    trainer,
-                    folder,
-                    run_options,
-                    checkpoints,
-                    stop=stop,
-                    show=(lambda *_: None) if bar.disable else (lambda *what: _show(bar, *what)),
-                )
+            ended = _run_with_bar(trainer, folder, run_options, checkpoints, stop, quiet=args.quiet)
             folder.plot()
         except (NonFiniteError, OSError, tf.errors.OpError) as error:
             advice = _advice(error, folder.path, checkpoints.newest.newest_step)
@@ -174,6 +155,43 @@ def _train(
     if sentence and folder.is_chief:
         _warn(sentence)
     return 0
+
+
+def _open_run_folder(run_dir: str, trainer: Trainer) -> RunFolder | None:
+    """Opens the run folder; returns None, on every worker, where another process trains in it."""
+    folder = None
+    try:
+        folder = RunFolder(run_dir, is_chief=is_chief(trainer.strategy))
+    except RunFolderInUseError as error:
+        _warn(str(error))
+    # A chief that ended alone would let the workers wait for it until they fail.
+    return None if trainer.any_worker(folder is None) else folder
+
+
+def _run_with_bar(
+    trainer: Trainer,
+    folder: RunFolder,
+    options: RunOptions,
+    checkpoints: RunCheckpoints,
+    stop: StopRequest,
+    *,
+    quiet: bool,
+) -> bool:
+    """Calls `run`, and shows a progress bar and the evaluations on the chief."""
+    with tqdm(
+        total=trainer.options.steps,
+        unit=" steps",
+        dynamic_ncols=True,
+        disable=quiet or not folder.is_chief,
+    ) as bar:
+        return run(
+            trainer,
+            folder,
+            options,
+            checkpoints,
+            stop=stop,
+            show=(lambda *_: None) if bar.disable else (lambda *what: _show(bar, *what)),
+        )
 
 
 def _why_no_more_steps(trainer: Trainer, options: RunOptions, first_step: int) -> str | None:

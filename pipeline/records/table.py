@@ -216,23 +216,12 @@ def read_index(
     columns = {name: aligned_empty(ends[-1], dtype) for name, dtype in dtypes.items()}
 
     def read(number: int) -> list[int]:
-        with _open(index_paths[number]) as file:
-            try:
-                found = read_columns(file, list(dtypes))
-                starts = [array_start(file, name) for name in ("offset", "id_end", "id_text")]
-            except ValueError as error:
-                raise ValueError(
-                    f"{index_paths[number]}: {error}: run python -m beam_jobs.verify"
-                ) from error
+        records = shards[number].records
+        found, starts = _read_shard_index(index_paths[number], records, list(dtypes))
         own = slice(ends[number] - sizes[number], ends[number])
         for name, column in zip(dtypes, found, strict=True):
-            if len(column) != shards[number].records:
-                raise ValueError(
-                    f"{index_paths[number]} has {len(column)} records and {MANIFEST} "
-                    f"{shards[number].records}: run python -m beam_jobs.verify"
-                )
             columns[name][own] = np.delete(column, left_out[number])
-        return [shards[number].records, *starts]
+        return [records, *starts]
 
     with ThreadPoolExecutor(_PARALLEL_READS) as pool:
         starts = list(pool.map(read, range(len(shards))))
@@ -243,6 +232,29 @@ def read_index(
         "shard_ends": ends,
     }
     return files, columns
+
+
+def _read_shard_index(
+    path: str, records: int, names: list[str]
+) -> tuple[list[npt.NDArray[Any]], list[int]]:
+    """Reads columns of a shard's index, and the bytes of `RecordTable.index_starts`.
+
+    Raises:
+      ValueError: the file is damaged, or is not that of so many records.
+    """
+    with _open(path) as file:
+        try:
+            columns = read_columns(file, names)
+            starts = [array_start(file, name) for name in ("offset", "id_end", "id_text")]
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}: run python -m beam_jobs.verify") from error
+    for column in columns:
+        if len(column) != records:
+            raise ValueError(
+                f"{path} has {len(column)} records and {MANIFEST} {records}: run python -m "
+                "beam_jobs.verify"
+            )
+    return columns, starts
 
 
 def aligned_empty(length: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

@@ -46,7 +46,24 @@ def export(task: Task, model: Any, info: DatasetInfo, directory: str | os.PathLi
     if tf.io.gfile.exists(target) and not tf.saved_model.contains_saved_model(target):
         raise ValueError(f"{target} exists and is not a SavedModel: choose another directory")
     config = task.inputs(info)
+    module = tf.Module()
+    module.weights = model.variables  # what is tracked is saved
+    partial = f"{target}.partial"
+    if tf.io.gfile.exists(partial):
+        tf.io.gfile.rmtree(partial)
+    tf.saved_model.save(module, partial, signatures=_signatures(task, model, info, config))
+    tf.io.gfile.makedirs(f"{partial}/assets.extra")
+    with tf.io.gfile.GFile(f"{partial}/{DESCRIPTION}", "w") as file:
+        file.write(json.dumps(_describe(task, info, config), indent=1, ensure_ascii=False) + "\n")
+    if tf.io.gfile.exists(target):
+        tf.io.gfile.rmtree(target)
+    tf.io.gfile.rename(partial, target)
+
+
+def _signatures(task: Task, model: Any, info: DatasetInfo, config: InputConfig) -> dict[str, Any]:
+    """Traces the two signatures of `export`."""
     vocabulary = info.vocabulary(config.label)
+    shape = (config.height, config.width, config.channels)
 
     def predictions(images: tf.Tensor) -> dict[str, tf.Tensor]:
         outputs = dict(task.predictions(model(images, training=False)))
@@ -63,30 +80,14 @@ def export(task: Task, model: Any, info: DatasetInfo, directory: str | os.PathLi
         )
         return predictions(to_float32(images))
 
-    shape = (config.height, config.width, config.channels)
-    module = tf.Module()
-    module.weights = model.variables  # what is tracked is saved
-    partial = f"{target}.partial"
-    if tf.io.gfile.exists(partial):
-        tf.io.gfile.rmtree(partial)
-    tf.saved_model.save(
-        module,
-        partial,
-        signatures={
-            "serving_default": tf.function(from_files).get_concrete_function(
-                tf.TensorSpec([None], tf.string, name="image_bytes")
-            ),
-            IMAGES: tf.function(predictions).get_concrete_function(
-                tf.TensorSpec([None, *shape], tf.float32, name="images")
-            ),
-        },
-    )
-    tf.io.gfile.makedirs(f"{partial}/assets.extra")
-    with tf.io.gfile.GFile(f"{partial}/{DESCRIPTION}", "w") as file:
-        file.write(json.dumps(_describe(task, info, config), indent=1, ensure_ascii=False) + "\n")
-    if tf.io.gfile.exists(target):
-        tf.io.gfile.rmtree(target)
-    tf.io.gfile.rename(partial, target)
+    return {
+        "serving_default": tf.function(from_files).get_concrete_function(
+            tf.TensorSpec([None], tf.string, name="image_bytes")
+        ),
+        IMAGES: tf.function(predictions).get_concrete_function(
+            tf.TensorSpec([None, *shape], tf.float32, name="images")
+        ),
+    }
 
 
 def _describe(task: Any, info: DatasetInfo, config: InputConfig) -> dict[str, Any]:

@@ -154,34 +154,13 @@ def run(
     if trainer.any_worker(stop.is_made):  # a signal may have come while the process started
         return False
     folder.begin(trainer.step)
-    report = Report(trainer, folder, options.evaluation_split)
+    evaluations = _Evaluations(trainer, folder, options, checkpoints)
     total = trainer.options.steps
-    evaluated = folder.evaluations()
-    counted = {
-        step: loss
-        for step, loss in evaluated.items()
-        if step <= trainer.step and math.isfinite(loss)
-    }
-    losses = list(counted.values())
-    best_loss = _loss_of_best(checkpoints.best_step, counted)
-
-    def evaluate() -> Figures:
-        nonlocal best_loss
-        evaluation = trainer.evaluate(options.evaluation_split)
-        loss = evaluation.averages["loss"]
-        if math.isfinite(loss):
-            if loss < best_loss:
-                _save(trainer, checkpoints.best)
-                best_loss = loss
-            losses.append(loss)
-        # The log comes last: a step that is in it need not be evaluated again.
-        return report.write(trainer.step, evaluation)
-
     was_due = trainer.step > 0 and _is_due(trainer.step, options.evaluate_every, total)
-    if was_due and trainer.any_worker(folder.is_chief and trainer.step not in evaluated):
-        evaluate()  # the run was stopped between a checkpoint and its evaluation
+    if was_due and trainer.any_worker(folder.is_chief and not evaluations.is_logged(trainer.step)):
+        evaluations.evaluate()  # the run was stopped between a checkpoint and its evaluation
     batches = trainer.batches() if trainer.step < total else None
-    ended = trainer.step == total or _patience_is_over(losses, options.patience)
+    ended = trainer.step == total or evaluations.patience_is_over()
     while not ended:
         started = time.monotonic()
         progress = trainer.train(batches, _steps_to_go(trainer, options))
@@ -196,15 +175,61 @@ def run(
             _save(trainer, checkpoints.newest)
         evaluation = None
         if is_due and not stopping:
-            evaluation = evaluate()
+            evaluation = evaluations.evaluate()
             stopping = trainer.any_worker(stop.is_made)
         show(progress, figures, evaluation)
         ended = evaluation is not None and (
-            progress.step == total or _patience_is_over(losses, options.patience)
+            progress.step == total or evaluations.patience_is_over()
         )
         if stopping:
             break
     return ended
+
+
+class _Evaluations:
+    """The evaluations of a run: what the log has of them, the best checkpoint, and the patience."""
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        folder: RunFolder,
+        options: RunOptions,
+        checkpoints: RunCheckpoints,
+    ) -> None:
+        self._trainer, self._options, self._best = trainer, options, checkpoints.best
+        self._report = Report(trainer, folder, options.evaluation_split)
+        self._logged = folder.evaluations()
+        # Losses that are not finite count neither for the best checkpoint nor for the patience.
+        counted = {
+            step: loss
+            for step, loss in self._logged.items()
+            if step <= trainer.step and math.isfinite(loss)
+        }
+        self._losses = list(counted.values())
+        self._best_loss = _loss_of_best(checkpoints.best_step, counted)
+
+    def is_logged(self, step: int) -> bool:
+        """Tells whether the log had the evaluation of a step when this process began."""
+        return step in self._logged
+
+    def evaluate(self) -> Figures:
+        """Evaluates, and saves the weights where they are the best; every worker must call it."""
+        evaluation = self._trainer.evaluate(self._options.evaluation_split)
+        loss = evaluation.averages["loss"]
+        if math.isfinite(loss):
+            if loss < self._best_loss:
+                _save(self._trainer, self._best)
+                self._best_loss = loss
+            self._losses.append(loss)
+        # The log comes last: a step that is in it need not be evaluated again.
+        return self._report.write(self._trainer.step, evaluation)
+
+    def patience_is_over(self) -> bool:
+        """Tells whether more evaluations than allowed brought no lower loss."""
+        patience = self._options.patience
+        if patience is None or not self._losses:
+            return False
+        return len(self._losses) - 1 - int(np.argmin(self._losses)) >= patience
 
 
 def _checkpoints(
@@ -252,12 +277,6 @@ def _steps_to_go(trainer: Trainer, options: RunOptions) -> int:
 
 def _is_due(step: int, every: int | None, total: int) -> bool:
     return step == total or (every is not None and step % every == 0)
-
-
-def _patience_is_over(losses: list[float], patience: int | None) -> bool:
-    if patience is None or not losses:
-        return False
-    return len(losses) - 1 - int(np.argmin(losses)) >= patience
 
 
 def _figures(trainer: Trainer, progress: Progress, elapsed_s: float) -> dict[str, float]:

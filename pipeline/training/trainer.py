@@ -66,21 +66,7 @@ class Trainer:
         self.config = config(inputs) if config else inputs
         if self.config.sample_weights:
             self.config = self.config.with_features("weight")
-        names = self.config.features
-        if names is None or "image" not in names:
-            raise ValueError(
-                f"{task} asks for the features {names}: its inputs must name features, with 'image'"
-            )
-        text = text_features(info, self.config)
-        if text and isinstance(strategy, tf.distribute.TPUStrategy):
-            raise ValueError(f"TPUs take no text: leave {', '.join(text)} out of {task}'s features")
-        replicas = strategy.num_replicas_in_sync
-        if options.global_batch_size % (replicas * options.accumulate):
-            raise ValueError(
-                f"global_batch_size {options.global_batch_size} can't be divided by {replicas} "
-                f"replicas that accumulate {options.accumulate} parts: choose a multiple of "
-                f"{replicas * options.accumulate}"
-            )
+        self._check()
         keras.utils.set_random_seed(options.seed)
         with strategy.scope():
             self.model = self._build()
@@ -101,6 +87,27 @@ class Trainer:
             config=self.config,
             global_batch_size=options.global_batch_size,
         )
+
+    def _check(self) -> None:
+        """Checks that the task, the strategy and the options fit together."""
+        names = self.config.features
+        if names is None or "image" not in names:
+            raise ValueError(
+                f"{self.task} asks for the features {names}: its inputs must name features, with "
+                "'image'"
+            )
+        text = text_features(self.info, self.config)
+        if text and isinstance(self.strategy, tf.distribute.TPUStrategy):
+            raise ValueError(
+                f"TPUs take no text: leave {', '.join(text)} out of {self.task}'s features"
+            )
+        batch_size, parts = self.options.global_batch_size, self.options.accumulate
+        replicas = self.strategy.num_replicas_in_sync
+        if batch_size % (replicas * parts):
+            raise ValueError(
+                f"global_batch_size {batch_size} can't be divided by {replicas} replicas that "
+                f"accumulate {parts} parts: choose a multiple of {replicas * parts}"
+            )
 
     def _build(self) -> keras.Model:
         policy = keras.config.dtype_policy()
