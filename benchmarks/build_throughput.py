@@ -40,22 +40,7 @@ class Run:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.build_throughput", description=__doc__
-    )
-    parser.add_argument("table", type=Path, help="table of benchmarks.receipts, or a SROIE folder")
-    parser.add_argument("--rounds", type=int, default=3, help="(default: %(default)s)")
-    parser.add_argument("--workers", type=int, default=2, help="(default: %(default)s)")
-    parser.add_argument(
-        "--max-side", type=int, default=1024, help="pixels of the longer side (default: 1024)"
-    )
-    parser.add_argument(
-        "--encode-all",
-        action="store_true",
-        help="the pool encodes every image, which is simpler, also where the build keeps its bytes",
-    )
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    known = parser.parse_args(argv)
+    known = _parser().parse_args(argv)
     images = image_paths(known.table)
     size = {"workers": known.workers, "max_side": known.max_side}
     with tempfile.TemporaryDirectory(prefix="build-throughput-") as folder:
@@ -84,6 +69,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     if known.json:
         known.json.write_text(json.dumps({"figures": figures, "runs": _plain(runs)}, indent=1))
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.build_throughput", description=__doc__
+    )
+    parser.add_argument("table", type=Path, help="table of benchmarks.receipts, or a SROIE folder")
+    parser.add_argument("--rounds", type=int, default=3, help="(default: %(default)s)")
+    parser.add_argument("--workers", type=int, default=2, help="(default: %(default)s)")
+    parser.add_argument(
+        "--max-side", type=int, default=1024, help="pixels of the longer side (default: 1024)"
+    )
+    parser.add_argument(
+        "--encode-all",
+        action="store_true",
+        help="the pool encodes every image, which is simpler, also where the build keeps its bytes",
+    )
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    return parser
 
 
 def summarize(runs: dict[str, list[Run]], *, images: int) -> dict[str, float]:

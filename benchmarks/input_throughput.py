@@ -55,27 +55,7 @@ _CEILING_IMAGES = 500
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.input_throughput", description=__doc__
-    )
-    add_input_options(parser)
-    parser.add_argument(
-        "--replicas", type=int, default=1, help="logical CPUs of a MirroredStrategy (default: 1)"
-    )
-    parser.add_argument(
-        "--workers",
-        type=int,
-        default=1,
-        help="processes of a MultiWorkerMirroredStrategy (default: 1)",
-    )
-    add_measuring_options(parser, batches=60, rounds=5)
-    parser.add_argument(
-        "--sweep",
-        choices=SWEEPS,
-        help="option of which several values are tried; of replicas and workers, each gets "
-        "batches of --global-batch-size",
-    )
-    parser.add_argument("--values", nargs="+", help="those values, with --sweep")
+    parser = _parser()
     known = parser.parse_args(argv)
     if bool(known.sweep) != bool(known.values):
         parser.error("--sweep NAME and --values N … belong together")
@@ -114,6 +94,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     if known.plot:
         draw(rows, str(known.plot), known.sweep)
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.input_throughput", description=__doc__
+    )
+    add_input_options(parser)
+    parser.add_argument(
+        "--replicas", type=int, default=1, help="logical CPUs of a MirroredStrategy (default: 1)"
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=1,
+        help="processes of a MultiWorkerMirroredStrategy (default: 1)",
+    )
+    add_measuring_options(parser, batches=60, rounds=5)
+    parser.add_argument(
+        "--sweep",
+        choices=SWEEPS,
+        help="option of which several values are tried; of replicas and workers, each gets "
+        "batches of --global-batch-size",
+    )
+    parser.add_argument("--values", nargs="+", help="those values, with --sweep")
+    return parser
 
 
 def ladder(run: Training) -> dict[str, Contender]:

@@ -21,6 +21,7 @@ if __name__ == "__main__":
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks.harness.long_tail import long_tail
 from schemas.index import RecordIndex
@@ -36,6 +37,8 @@ from schemas.manifest import (
     shard_name,
 )
 from schemas.receipt import receipt_features
+
+IntArray = npt.NDArray[np.int64]
 
 _BATCH, _BATCHES, _FAR_STEP = 256, 32, 1_000_000
 _RECORD_BYTES, _SHARD_RECORDS = 100_000, 250_000
@@ -114,29 +117,16 @@ def write_directory(folder: Path, *, records: int, layouts: int) -> None:
     for number, part in enumerate(np.array_split(np.arange(records), shards)):
         chosen = long_tail(rng, len(part), layouts=layouts)
         counts += np.bincount(chosen, minlength=layouts)
-        digits = part[:, None] // 10 ** np.arange(8, -1, -1) % 10 + ord("0")
-        index = RecordIndex(
-            shard=np.full(len(part), number, np.int32),
-            offset=np.arange(len(part), dtype=np.int64) * _RECORD_BYTES,
-            length=np.full(len(part), _RECORD_BYTES, np.int32),
-            height=np.full(len(part), 1024, np.int32),
-            width=np.full(len(part), 512, np.int32),
-            channels=np.full(len(part), 3, np.uint8),
-            categories={"layout": chosen.astype(np.int32)},
-            id_end=np.arange(1, len(part) + 1, dtype=np.int64) * 9,
-            id_text=digits.astype(np.uint8).ravel(),
+        shard = Shard(
+            name=shard_name("train", number, shards),
+            records=len(part),
+            size_bytes=len(part) * _RECORD_BYTES,
+            crc32c=0,
+            index_name=index_name("train", number, shards),
+            index_crc32c=0,
         )
-        (folder / index_name("train", number, shards)).write_bytes(index.to_bytes())
-        written.append(
-            Shard(
-                name=shard_name("train", number, shards),
-                records=len(part),
-                size_bytes=len(part) * _RECORD_BYTES,
-                crc32c=0,
-                index_name=index_name("train", number, shards),
-                index_crc32c=0,
-            )
-        )
+        (folder / shard.index_name).write_bytes(_index(number, part, chosen).to_bytes())
+        written.append(shard)
     manifest = Manifest(
         features=receipt_features(),
         labels=(),
@@ -153,6 +143,23 @@ def write_directory(folder: Path, *, records: int, layouts: int) -> None:
     text = manifest.to_json()
     (folder / MANIFEST).write_text(text)
     (folder / COMPLETED).write_text(completed_text(text.encode()))
+
+
+def _index(shard: int, records: IntArray, layouts: IntArray) -> RecordIndex:
+    """Makes the index of a shard; ids are the numbers of the records in 9 digits."""
+    count = len(records)
+    digits = records[:, None] // 10 ** np.arange(8, -1, -1) % 10 + ord("0")
+    return RecordIndex(
+        shard=np.full(count, shard, np.int32),
+        offset=np.arange(count, dtype=np.int64) * _RECORD_BYTES,
+        length=np.full(count, _RECORD_BYTES, np.int32),
+        height=np.full(count, 1024, np.int32),
+        width=np.full(count, 512, np.int32),
+        channels=np.full(count, 3, np.uint8),
+        categories={"layout": layouts.astype(np.int32)},
+        id_end=np.arange(1, count + 1, dtype=np.int64) * 9,
+        id_text=digits.astype(np.uint8).ravel(),
+    )
 
 
 if __name__ == "__main__":

@@ -52,24 +52,7 @@ class Steps:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.saturation", description=__doc__)
-    add_input_options(parser)
-    group = parser.add_argument_group("simulated accelerator")
-    group.add_argument("--replicas", type=int, default=1, help="(default: %(default)s)")
-    speed = group.add_mutually_exclusive_group()
-    speed.add_argument("--step-ms", type=float, help="milliseconds of a step")
-    speed.add_argument("--images-per-s", type=float, help="of each replica")
-    speed.add_argument(
-        "--load",
-        type=float,
-        default=0.8,
-        metavar="FRACTION",
-        help="of the most that the input pipeline gives (default: %(default)s)",
-    )
-    slow = parser.add_argument_group("what if", "milliseconds an image to slow a stage down by")
-    slow.add_argument("--slow-reading", type=float, default=0.0, metavar="MS", help="by waiting")
-    slow.add_argument("--slow-decoding", type=float, default=0.0, metavar="MS", help="by computing")
-    add_measuring_options(parser, batches=100, rounds=3)
+    parser = _parser()
     known = parser.parse_args(argv)
     for name in ("step_ms", "images_per_s", "load"):
         value = getattr(known, name)
@@ -93,24 +76,57 @@ def main(argv: Sequence[str] | None = None) -> int:
     }
     rounds = by_turns(stages, dict.fromkeys(stages, effort), rounds=known.rounds)
     results = {name: Result.of(each) for name, each in rounds.items()}
-    most = results["device"].images_per_s
-    if known.step_ms:
-        step_s = known.step_ms / 1e3
-    else:
-        step_s = known.batch_size / (
-            known.images_per_s * known.replicas if known.images_per_s else most * known.load
-        )
+    step_s = _step_s(known, highest=results["device"].images_per_s)
     steps = timing.in_new_process(_steps, run, effort, step_s)
+    _report(known, results, step_s, steps)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.saturation", description=__doc__)
+    add_input_options(parser)
+    group = parser.add_argument_group("simulated accelerator")
+    group.add_argument("--replicas", type=int, default=1, help="(default: %(default)s)")
+    speed = group.add_mutually_exclusive_group()
+    speed.add_argument("--step-ms", type=float, help="milliseconds of a step")
+    speed.add_argument("--images-per-s", type=float, help="of each replica")
+    speed.add_argument(
+        "--load",
+        type=float,
+        default=0.8,
+        metavar="FRACTION",
+        help="of the most that the input pipeline gives (default: %(default)s)",
+    )
+    slow = parser.add_argument_group("what if", "milliseconds an image to slow a stage down by")
+    slow.add_argument("--slow-reading", type=float, default=0.0, metavar="MS", help="by waiting")
+    slow.add_argument("--slow-decoding", type=float, default=0.0, metavar="MS", help="by computing")
+    add_measuring_options(parser, batches=100, rounds=3)
+    return parser
+
+
+def _step_s(known: argparse.Namespace, *, highest: float) -> float:
+    """Seconds of a step, by the options; `highest` is the images/s of the input pipeline."""
+    if known.step_ms:
+        return known.step_ms / 1e3
+    if known.images_per_s:
+        return known.batch_size / (known.images_per_s * known.replicas)
+    return known.batch_size / (highest * known.load)
+
+
+def _report(
+    known: argparse.Namespace, results: Mapping[str, Result], step_s: float, steps: Steps
+) -> None:
+    wanted = known.batch_size / step_s
     sentence = verdict(
         {name: result.images_per_s for name, result in results.items()},
-        wanted=known.batch_size / step_s,
+        wanted=wanted,
         cpu_ms_per_image=results["device"].cpu_ms_per_image,
         replicas=known.replicas,
     )
     print(table([{"up to": name, **asdict(result)} for name, result in results.items()]))
     replicas = f"{known.replicas} replicas" if known.replicas > 1 else "1 replica"
     print(
-        f"steps of {step_s * 1e3:,.1f} ms on {replicas}, {known.batch_size / step_s:,.0f} "
+        f"steps of {step_s * 1e3:,.1f} ms on {replicas}, {wanted:,.0f} "
         f"images/s: {steps.wait_share:.1%} of the time is spent waiting for input, at least "
         f"{min(steps.ready)} and at most {max(steps.ready)} batches ready"
     )
@@ -129,7 +145,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     if known.plot:
         draw(steps, known.plot)
-    return 0
 
 
 def verdict(

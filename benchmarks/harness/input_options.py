@@ -22,7 +22,9 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
         help="augmentations on the host, such as Rotate Brightness Contrast Noise",
     )
     group.add_argument("--block-length", type=int, default=1, help="records read together")
-    group.add_argument("--parallel-reads", type=int, help="blocks read at a time")
+    group.add_argument(
+        "--parallel-reads", type=int, help="blocks read at a time; of local files, batches"
+    )
     group.add_argument("--parallel-decodes", type=int, help="images decoded at a time")
 
 

@@ -12,7 +12,7 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -60,12 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="tillroll-peers-") as temporary:
         work_dir = (known.work_dir or Path(temporary)) / manifest.digest[:12]
         readiness = made_ready(known.peers, work_dir, reference, workers=known.workers[0])
-        settings = {
-            f"{name}, {workers} workers" if PEERS[name].takes_workers else name: (name, workers)
-            for name, each in readiness.items()
-            if not each.missing
-            for workers in (known.workers if PEERS[name].takes_workers else known.workers[:1])
-        }
+        settings = _settings(readiness, known.workers)
         contenders = {
             label: Contender(
                 function=f"benchmarks.peers.{name}:batches",
@@ -78,6 +73,26 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 1
         rounds = by_turns(contenders, dict.fromkeys(contenders, effort), rounds=known.rounds)
     results = fastest({settings[label]: Result.of(each) for label, each in rounds.items()})
+    command = ["python", "-m", "benchmarks.peers", *(sys.argv[1:] if argv is None else argv)]
+    about = _about(known, reference, output)
+    _report(known, results, readiness, about=about, command=command)
+    return 0
+
+
+def _settings(
+    readiness: Mapping[str, Readiness], workers: Sequence[int]
+) -> dict[str, tuple[str, int]]:
+    """The (peer, workers) to be timed, by a label; one for each number of workers that matters."""
+    return {
+        f"{name}, {count} workers" if PEERS[name].takes_workers else name: (name, count)
+        for name, each in readiness.items()
+        if not each.missing
+        for count in (workers if PEERS[name].takes_workers else workers[:1])
+    }
+
+
+def _about(known: argparse.Namespace, reference: Reference, output: Output) -> str:
+    """Says in a sentence or two what was measured."""
     about = (
         f"{len(reference.samples):,} receipts ({reference.storage}) to batches of "
         f"{' × '.join(map(str, output.shape))} {output.dtype}, fit by {output.fit!r}; "
@@ -86,9 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     if reference.storage == "jpeg":
         about += " tillroll decodes JPEG files at the scale that suffices, others at full size."
-    command = ["python", "-m", "benchmarks.peers", *(sys.argv[1:] if argv is None else argv)]
-    _report(known, results, readiness, about=about, command=command)
-    return 0
+    return about
 
 
 def _check_stored_size(manifest: Manifest, output: Output) -> None:

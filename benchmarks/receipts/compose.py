@@ -37,53 +37,64 @@ def compose(layout: Layout, branch: Branch, purchase: Purchase) -> list[Row]:
 
 
 def _header(layout: Layout, branch: Branch) -> list[Row]:
-    header, words, columns = layout.header, layout.market.words, layout.paper.columns
+    header, words = layout.header, layout.market.words
     rows: list[Row] = []
     if header.logo != "none":
         logo = Graphic(kind=header.logo, lines=header.logo_lines, alignment=header.alignment)
         rows += [logo, Gap(lines=0.5)]
-    name = layout.market.upper(branch.company) if header.upper else branch.company
-    frame = header.title_style if header.title_style in ("inverse", "boxed") else "none"
-    width = header.title_width if len(name) * header.title_width <= columns else 1
-    starred = f"** {name} **"
-    if header.title_style == "starred" and len(starred) * width <= columns:
-        name = starred
-    rows += wrapped_rows(
-        name,
-        columns=columns,
-        alignment="center" if frame != "none" else header.alignment,
-        width=width,
-        height=header.title_height,
-        bold=True,
-        frame=frame,
-    )
-    if frame != "none":
-        rows.append(Gap(lines=0.4))
+    rows += _company(layout, branch)
     details = [*branch.address]
     if header.show_phone:
         details.append(f"{words.phone} {branch.phone}")
     if header.show_tax_id:
         details.append(f"{words.tax_id}: {branch.tax_id}")
     for detail in details:
-        rows += wrapped_rows(detail, columns=columns, alignment=header.alignment)
+        rows += wrapped_rows(detail, columns=layout.paper.columns, alignment=header.alignment)
     if header.receipt_title != "none":
-        title = words.receipt[layout.totals.label % len(words.receipt)]
-        rows.append(Gap(lines=0.5))
-        if header.receipt_title == "starred":
-            title = f"*** {title} ***"
-        large = header.receipt_title == "large" and len(title) * 2 <= columns
-        rows.append(
-            text_row(
-                title,
-                columns=columns,
-                alignment="center",
-                bold=True,
-                height=1 + large,
-                width=1 + large,
-                frame="inverse" if header.receipt_title == "inverse" else "none",
-            )
-        )
+        rows += [Gap(lines=0.5), _receipt_title(layout)]
     return rows
+
+
+def _company(layout: Layout, branch: Branch) -> list[Row]:
+    """Makes the rows of the company's name: plain, framed or between stars."""
+    header, columns = layout.header, layout.paper.columns
+    name = layout.market.upper(branch.company) if header.upper else branch.company
+    frame = header.title_style if header.title_style in ("inverse", "boxed") else "none"
+    width = header.title_width if len(name) * header.title_width <= columns else 1
+    starred = f"** {name} **"
+    if header.title_style == "starred" and len(starred) * width <= columns:
+        name = starred
+    rows: list[Row] = [
+        *wrapped_rows(
+            name,
+            columns=columns,
+            alignment="center" if frame != "none" else header.alignment,
+            width=width,
+            height=header.title_height,
+            bold=True,
+            frame=frame,
+        )
+    ]
+    return [*rows, Gap(lines=0.4)] if frame != "none" else rows
+
+
+def _receipt_title(layout: Layout) -> TextRow:
+    """Makes the row that says "receipt", "invoice" or the like."""
+    style, columns = layout.header.receipt_title, layout.paper.columns
+    titles = layout.market.words.receipt
+    title = titles[layout.totals.label % len(titles)]
+    if style == "starred":
+        title = f"*** {title} ***"
+    large = style == "large" and len(title) * 2 <= columns
+    return text_row(
+        title,
+        columns=columns,
+        alignment="center",
+        bold=True,
+        height=1 + large,
+        width=1 + large,
+        frame="inverse" if style == "inverse" else "none",
+    )
 
 
 def _meta(layout: Layout, purchase: Purchase) -> list[Row]:

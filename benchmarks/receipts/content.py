@@ -1,4 +1,4 @@
-"""Who sells and what was bought: shop branches and purchases that add up."""
+"""Shop branches, and purchases that add up."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
