@@ -116,6 +116,7 @@ def _repeats(plan: BatchPlan, table: RecordTable) -> Iterator[str]:
     """Counts the records that come once, twice, … in the first epoch."""
     epoch = plan.epoch(np.int64(0))
     counts = plan.counts[epoch.strata]
+    # 7 slots for 3 records are 2 times each, and one record comes once more.
     times, more = np.divmod(np.diff(epoch.slot_ends, prepend=0), counts)
     records = np.zeros(int(times.max()) + 2, np.int64)
     np.add.at(records, times, counts - more)

@@ -44,6 +44,7 @@ def warp(
 
 def matrices(rows: Sequence[Sequence[Any]]) -> tf.Tensor:
     """Stacks 3 rows of 3 numbers, or float64 [n], to float64 [n, 3, 3]."""
+    # A number stands for all n maps. The first tensor tells how many these are.
     like = next(entry for row in rows for entry in row if tf.is_tensor(entry))
     cells = [[entry + tf.zeros_like(like) for entry in row] for row in rows]
     return tf.stack([tf.stack(row, axis=-1) for row in cells], axis=-2)
@@ -72,8 +73,11 @@ def move_boxes(
       size: (height, width) of the image, in the unit of the maps.
       min_visible: a box is set to 0 when less than this fraction of its area is in the image.
     """
+    # Fractions to pixels from the center: of 100 pixels, 0 becomes -50 and 1 becomes 50.
     center = tf.constant([size[0] / 2, size[1] / 2] * 2, tf.float64)
     ymin, xmin, ymax, xmax = tf.unstack(tf.cast(boxes, tf.float64) * 2 * center - center, axis=-1)
+    # The four corners of each box, [n, max_boxes, 4]. (u, v, w) is matrix times (x, y, 1), and the
+    # moved point is (u / w, v / w).
     x, y = tf.stack([xmin, xmax, xmax, xmin], -1), tf.stack([ymin, ymin, ymax, ymax], -1)
     cells = tf.unstack(tf.reshape(forward, [-1, 9, 1, 1]), axis=1)
     u, v, w = (a * x + b * y + c for a, b, c in (cells[:3], cells[3:6], cells[6:]))
@@ -103,7 +107,9 @@ def _sampling(forward: tf.Tensor, height: int, width: int) -> tf.Tensor:
 
     They map pixels of the result to points of the image.
     """
-    # The op counts from the center of the first pixel.
+    # The op counts from the center of the first pixel, which is half a pixel inside the image: of 4
+    # pixels, the center of the image is at 1.5. It asks where each pixel of the result comes from,
+    # which is the inverse of `forward`, and takes the last entry of the matrix to be 1.
     x, y = (width - 1) / 2, (height - 1) / 2
     to_center = tf.constant([[[1.0, 0.0, -x], [0.0, 1.0, -y], [0.0, 0.0, 1.0]]], tf.float64)
     from_center = tf.constant([[[1.0, 0.0, x], [0.0, 1.0, y], [0.0, 0.0, 1.0]]], tf.float64)
@@ -114,5 +120,7 @@ def _sampling(forward: tf.Tensor, height: int, width: int) -> tf.Tensor:
 
 def _adjugate(matrices: tf.Tensor) -> tf.Tensor:
     """Inverts matrices, except for a factor, which does not matter to a projective map."""
+    # With rows a, b, c, the column b × c has the products det, 0, 0 with them. So the matrix of the
+    # columns b × c, c × a, a × b is the inverse times the determinant.
     a, b, c = tf.unstack(matrices, axis=1)
     return tf.stack([tf.linalg.cross(b, c), tf.linalg.cross(c, a), tf.linalg.cross(a, b)], axis=-1)

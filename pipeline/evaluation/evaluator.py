@@ -78,7 +78,7 @@ class Evaluator:
                 sums[name] = sums.get(name, 0) + values.numpy().astype(np.float64)
             if step_pairs is not None:
                 pairs.append(step_pairs.numpy())
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore"):  # 0 / 0 is NaN, for layouts without records
             by_layout = {name: total / count for name, (total, count) in sums.items()}
         return Evaluation(
             averages={
@@ -94,12 +94,15 @@ class Evaluator:
 
     def _confusion(self, pairs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Counts pairs coded as label · labels + prediction, to int64 [pairs, 3]."""
+        # Of 5 labels, 2 taken for 4 is 14, and 14 // 5, 14 % 5 are 2 and 4 again.
         codes, records = np.unique(pairs[pairs != _PADDING], return_counts=True)
         return np.stack([codes // self._labels, codes % self._labels, records], axis=1)
 
     @tf.function
     def _step(self, batches: Any) -> tuple[dict[str, tf.Tensor], tf.Tensor | None]:
         sums, pairs = self._strategy.run(self._replica_step, (next(batches),))
+        # Sums of layouts are added over the replicas. Pairs are collected, one number per record: a
+        # matrix of 20,000 labels would have 400 million cells.
         reduced = {
             name: self._strategy.reduce("SUM", values, axis=None) for name, values in sums.items()
         }
@@ -131,6 +134,7 @@ class Evaluator:
         """Sums values and weights over each layout, to float32 [2, layouts]."""
         values, counts = value if isinstance(value, tuple) else (value, tf.ones_like(value))
         weights = tf.cast(counts, tf.float32) * batch["weight"]
+        # A metric may be NaN where it does not count, and 0 · NaN would be NaN.
         weighted = tf.math.multiply_no_nan(tf.cast(values, tf.float32), weights)
         pairs = tf.stack([weighted, weights], axis=1)
         sums = tf.math.unsorted_segment_sum(pairs, batch["layout_id"], len(self._info.layouts))

@@ -11,12 +11,14 @@ from pipeline.records.table import RecordTable
 from pipeline.sampling.batch_order import replica_rows
 from pipeline.sampling.plan import BatchPlan
 
-_ROWS_AT_ONCE = 8192
+_ROWS_AT_ONCE = 8192  # for which the plan is computed: see `training_records`
 _FOREVER = np.iinfo(np.int64).max
 
 
 class TensorArrays:
     """`pipeline.sampling.integer_math.Arrays` of TensorFlow."""
+
+    # Everything is int64, also where TensorFlow would choose int32: Python numbers, argsort.
 
     def where(self, condition: Any, a: Any, b: Any) -> Any:
         return tf.where(condition, tf.cast(a, tf.int64), tf.cast(b, tf.int64))
@@ -42,6 +44,7 @@ class TensorArrays:
         def step(number: Any, values: Any) -> tuple[Any, Any]:
             return number + 1, body(number, values)
 
+        # A loop of the graph, which then holds the ops of one round and not of all of them.
         start = tf.constant(0, tf.int64)
         return tf.while_loop(lambda number, _: number < times, step, [start, values])[1]
 
@@ -129,16 +132,21 @@ def training_records(
     def of_epoch(number: tf.Tensor) -> tf.data.Dataset:
         epoch = plan.epoch(number, arrays)
         first = tf.maximum(start_step - number * steps, 0)
-        # Of the steps from the very first on, every `workers`-th is this worker's.
+        # Of the steps from the very first on, every `workers`-th is this worker's. With 8 steps an
+        # epoch, worker 1 of 3 that start at step 10 makes 11 14 17 20: steps 3 and 6 of epoch 1,
+        # steps 1 and 4 of epoch 2.
         first = first + (start_step + shard.worker - number * steps - first) % shard.workers
 
         def of_steps(step: tf.Tensor) -> tf.Tensor:
+            # Step by step and, of each step, replica by replica: `batch_positions` has this order,
+            # and the two are zipped.
             row = tf.reshape(shard.rows(plan, number * steps + step[:, None], replicas), [-1])
             units = plan.rows(epoch, tf.repeat(step, step_units), row, arrays)
             in_block = tf.range(table.block_length, dtype=tf.int64)
             records = table.first_of_units(units, epoch, arrays)[:, None] + in_block
             return tf.reshape(records, [-1, replica_units * table.block_length])
 
+        # Batches of 32 rows are planned 256 at a time; one of 10,000 rows is planned alone.
         at_once = max(1, _ROWS_AT_ONCE // step_units)
         batches = tf.data.Dataset.range(first, steps, shard.workers).batch(at_once).map(of_steps)
         return batches.flat_map(tf.data.Dataset.from_tensor_slices)
@@ -185,5 +193,6 @@ def batch_positions(
 
     first = start_step + tf.cast(shard.worker, tf.int64)
     stop = _FOREVER if steps is None else steps
+    # With 3 steps: 0 1 2 0 1 2 …; evaluated again, a split begins anew.
     numbers = tf.data.Dataset.range(first, stop, shard.workers)
     return (numbers if steps is None else numbers.repeat()).flat_map(of_step)

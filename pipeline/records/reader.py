@@ -73,6 +73,8 @@ class RecordReader:
           batch_size: a multiple of `block_length`.
           block_length: maximum number of records that are read together.
         """
+        # A request to a store takes long, so that each block is a task of its own, and many are
+        # under way. Local reads are short, and a task for each would cost more than it saves.
         task_size = block_length if self._remote else batch_size
         tasks = batches
         if task_size < batch_size:
@@ -104,6 +106,8 @@ class RecordReader:
         """
         if block_length == 1:
             return self._locate(numbers, tf.ones_like(numbers))
+        # A record begins a request unless it goes on where the record before ends: within a block,
+        # with the next number, and with the next byte of the file.
         position = tf.range(tf.size(numbers))
         before = tf.concat([numbers[:1], numbers[:-1]], axis=0)
         goes_on = (position % block_length > 0) & (numbers == before + 1)
@@ -186,6 +190,8 @@ class RecordReader:
 
     def _name(self, single: ReadRequest) -> tf.Tensor:
         """Raises the error of a record that can't be read; its id is in the index file."""
+        # TensorFlow reads no .npz files. Their columns are not compressed, so `index_starts` says
+        # at which bytes they lie.
         request = ReadRequest(*(each[0] for each in single))
         index = tf.io.read_file(tf.gather(self._index_paths, request.shard))
         records, *starts = tf.unstack(
@@ -198,6 +204,7 @@ class RecordReader:
             )
 
         position = tf.argmax(tf.cast(column(starts[0]) == request.offset, tf.int32))
+        # Ids lie one behind the other: ids "a" and "bc" end at 1 and 3, so "bc" is bytes 1 to 3.
         ends = tf.concat([[0], column(starts[1])], axis=0)
         begin, end = tf.cast(ends[position], tf.int32), tf.cast(ends[position + 1], tf.int32)
         return _failure(

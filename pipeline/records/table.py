@@ -90,7 +90,8 @@ class RecordTable:
         shard_counts = [np.bincount(codes[shard], minlength=values) for shard in shards]
         counts = np.sum(shard_counts, axis=0)
         order = aligned_empty(len(codes), np.int32 if len(codes) < 1 << 31 else np.int64)
-        # A counting sort, shard by shard. `next_free` is where in `order` the next record of each
+        # A counting sort, shard by shard: to sort all records at once would take memory for more
+        # arrays of the dataset's length. `next_free` is where in `order` the next record of each
         # value goes. With values a b a in this shard, and next_free a: 4, b: 9, the shard sorted by
         # value is a a b, and its records go to 4 5 9.
         next_free = np.cumsum(counts) - counts
@@ -130,6 +131,7 @@ class RecordTable:
         sizes = np.diff(files["shard_ends"], prepend=0)
         offset, length = columns["offset"], columns["length"]
         contiguous = aligned_empty(len(offset), np.bool_)
+        # Not so behind records that are left out, nor for the first record of a shard.
         contiguous[1:] = offset[1:] == offset[:-1] + length[:-1]
         contiguous[[0, *files["shard_ends"][:-1]]] = False
         if sizes.min() < block_length:
@@ -218,6 +220,7 @@ def read_index(
     def read(number: int) -> list[int]:
         records = shards[number].records
         found, starts = _read_shard_index(index_paths[number], records, list(dtypes))
+        # Threads write into one array, each into the rows of its own shard.
         own = slice(ends[number] - sizes[number], ends[number])
         for name, column in zip(dtypes, found, strict=True):
             columns[name][own] = np.delete(column, left_out[number])
@@ -261,7 +264,7 @@ def aligned_empty(length: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Makes an array [length] that TensorFlow can take without a copy of its own."""
     size_bytes = int(length) * np.dtype(dtype).itemsize
     memory = np.empty(size_bytes + ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
+    start = -memory.ctypes.data % ALIGNMENT  # memory at byte 100 is used from byte 128 on: 28
     return memory[start : start + size_bytes].view(dtype)
 
 

@@ -57,6 +57,8 @@ def van_der_corput_order(size: int) -> IntArray:
     """
     position, numbers = np.arange(size), np.zeros(size, np.int64)
     weight = 1
+    # Of 6 rows, position 4 lies in the second half (digit 1 of radix 2) and is the second there
+    # (digit 1 of radix 3). Reversed, the digits weigh 1 and 2: row 3, in the order 0 2 4 | 1 3 5.
     for radix in _prime_factors(size):
         digit = position * weight * radix // size % radix
         numbers += digit * _stride(radix) % radix * weight

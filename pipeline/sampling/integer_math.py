@@ -26,7 +26,7 @@ class Arrays(Protocol):
         """Number of elements of `ascending` that are at most each value."""
 
     def take(self, array: Any, positions: Any) -> Any:
-        """InputPipeline of `array` [n] at these positions."""
+        """Elements of `array` [n] at these positions."""
 
     def argsort(self, values: Any) -> Any:
         """Positions that sort distinct values."""
@@ -72,16 +72,22 @@ NUMPY = NumpyArrays()
 def sum_of_floors(count: Any, factor: int, offset: Any, modulus: int) -> Any:
     """Sum of floor((factor * i + offset) / modulus) over 0 <= i < count.
 
+    With count 4, factor 3, offset 2 and modulus 7 these are the floors of 2/7, 5/7, 8/7 and 11/7,
+    which are 0 0 1 1: the sum is 2.
+
     The Euclidean algorithm for sums of floors (Graham, Knuth, Patashnik, Concrete Mathematics,
     3.5), whose course depends on factor and modulus alone.
     """
     total = 0
     while True:
+        # Multiples of the modulus in factor and offset leave the floors as whole numbers.
         total = total + count * (count - 1) // 2 * (factor // modulus)
         total = total + count * (offset // modulus)
         factor, offset = factor % modulus, offset % modulus
         if not factor:
             return total
+        # What is left counts the grid points below a line that rises by less than 1 a column.
+        # Counted row by row, they are such a sum again, with factor and modulus exchanged.
         reached = factor * count + offset
         count, offset = reached // modulus, reached % modulus
         modulus, factor = factor, modulus
@@ -95,6 +101,9 @@ def permute(position: Any, size: Any, key: Any, xp: Arrays) -> Any:
     Swap-or-not (Hoang, Morris, Rogaway, "An Enciphering Scheme Based on a Card Shuffle", 2012).
     """
 
+    # Each round pairs the positions whose sum is `turn`, modulo the size: with size 5 and turn 7
+    # these are 0 and 2, 3 and 4, and 1 by itself. Both of a pair hash the same number, so both swap
+    # or both stay, and every round is a permutation. So no table is needed, and any size will do.
     def swap_or_not(number: Any, position: Any) -> Any:
         turn = mix(key + number * ODD, xp)
         partner = turn % size - position
@@ -108,8 +117,9 @@ def permute(position: Any, size: Any, key: Any, xp: Arrays) -> Any:
 
 def mix(values: Any, xp: Arrays) -> Any:
     """32 well mixed bits of each number below 2**62 (Wellons, "Hash function prospector", 2018)."""
+    # The factors are below 2**31, so that their products with 32 bits stay below 2**63.
     values = (values ^ xp.shift_right(values, 32)) & _WORD
     values = ((values ^ xp.shift_right(values, 16)) * 0x7FEB352D) & _WORD
-    # The factor is 0x846CA68B less 2**32: the same lower bits, and no overflow.
+    # This one is 0x846CA68B less 2**32: negative, but with the same lower bits.
     values = ((values ^ xp.shift_right(values, 15)) * -0x7B935975) & _WORD
     return values ^ xp.shift_right(values, 16)

@@ -137,6 +137,7 @@ class BatchPlan:
         """Slots of each stratum in an epoch, on average over epochs: int64 [strata], in 2**-20."""
         # Powers are rounded: processors differ in their last bit, and workers must agree.
         wanted = np.rint(self.counts.astype(float) ** self.alpha * SLOT_PARTS)
+        # A lower cap could not fill the batch: for 3 units in a batch of 12 it is 4.
         cap = min(max(self.repeat_cap, self.slots / self.units), self.slots)  # it may be infinite
         limits = float(cap) * self.counts
         exact = _allocate(wanted, limits, self.slots)
@@ -179,6 +180,7 @@ class BatchPlan:
         stratum = np.arange(len(self.counts), dtype=np.int64)
         # Strata have another order in every epoch, so that a rare one meets all replicas and all
         # others. Hashes may be equal, so the number of the stratum follows in the bits below.
+        # Hash and number have 32 and 31 bits: together they are still a positive int64.
         hashed = mix(stratum * ODD % (1 << 32) + key, xp)
         strata = xp.argsort(hashed * (1 << 31) + stratum)
         # The running sum of the allocation, moved on by 0.618 of a slot in each epoch, is rounded:
@@ -189,6 +191,8 @@ class BatchPlan:
         ends = xp.shift_right(sums + number * _EPOCH_SHIFT, _SLOT_BITS)
         ends_before = sum_of_floors(number, _EPOCH_SHIFT, sums, SLOT_PARTS)  # of all epochs before
         slots, slots_before = (each[1:] - each[:-1] for each in (ends, ends_before))
+        # Slots of all epochs before, modulo the units, are where the last epoch stopped: after 7 of
+        # them, 3 units have come twice, and the first one three times.
         return Epoch(
             number=number,
             key=key,
@@ -210,9 +214,12 @@ class BatchPlan:
         first_column = epoch.key % steps
         column = (first_column + self.stride * step) % steps
 
-        # The stratum whose slots hold this one.
+        # The stratum whose slots hold this one: of slots that end at 7 and 12 (A and B above),
+        # slot 6 is in the first and slot 7 in the second. Strata without slots end where the one
+        # before ends, and are passed over.
         position = xp.searchsorted(epoch.slot_ends, row * steps + column)
         stratum = xp.take(epoch.strata, position)
+        # No stratum ends before the first one, and TensorFlow takes no position -1.
         previous = xp.take(epoch.slot_ends, xp.where(position > 0, position - 1, 0))
         first_slot = xp.where(position > 0, previous, 0)
         slots = xp.take(epoch.slot_ends, position) - first_slot
@@ -256,6 +263,8 @@ def example_seeds(seed: int, step: Any, row: Any, xp: Arrays = NUMPY) -> Any:
       row: int64 [n], row of the global batch.
       xp: array library.
     """
+    # The order of the records takes `seed` itself, that of a replica's rows seed ^ 2: they share no
+    # random numbers.
     return mix(mix(mix(step, xp) + (seed ^ 1), xp) + row * ODD, xp)
 
 
@@ -288,7 +297,9 @@ def draw_of_slot(
     with_one_more = visits_below(step, stride, first_column - first_slot, slots % steps, steps)
     in_earlier_steps = slots // steps * step + with_one_more
     column = (first_column + stride * step) % steps
-    first_row = (first_slot - column + steps - 1) // steps  # with a slot of the stratum here
+    # The first row of the column with a slot of the stratum, (first_slot - column) / steps rounded
+    # up. Slot 7 is the first of B: 7/3 makes it row 3 of column 0, 6/3 row 2 of column 1.
+    first_row = (first_slot - column + steps - 1) // steps
     return in_earlier_steps + row - first_row
 
 
@@ -337,8 +348,11 @@ def _allocate(
     With wanted 1 1 2 and limits 9 1 9, a total of 8 becomes 7/3 1 14/3: the second one's limit
     binds, and the others divide the other 7.
     """
+    # Those that reach their limit come first; the others divide what is left. In the example the
+    # order is 1 2 0. For each of them, `taken` (0 1 10) is what the limits before it take, `rest`
+    # (4 3 1) what is wanted from it on, and `scale` (2 7/3 -2) the share of a wanted unit if it is
+    # the first that its limit does not bind. That is the second here: 2 * 1 > 1, 7/3 * 2 <= 9.
     order = np.argsort(limits / wanted, kind="stable")
-    # Those that reach their limit come first; the others divide what is left.
     taken = np.cumsum(limits[order]) - limits[order]
     rest = np.cumsum(wanted[order][::-1])[::-1]
     scale = (total - taken) / rest

@@ -29,6 +29,8 @@ def listed_steps(directory: str) -> set[int] | None:
         return None
     if state is None:
         return None
+    # The list may name the folder as it was called then, so only the end of a path counts. A list
+    # of other names is taken to be damaged.
     names = [_LISTED.fullmatch(path) for path in state.all_model_checkpoint_paths]
     return {int(name[1]) for name in names if name} if names and all(names) else None
 
@@ -64,6 +66,7 @@ def damaged_file(path: str) -> str | None:
         reader = tf.train.load_checkpoint(path)
     except DAMAGE:
         return f"{path}.index"
+    # Only the index has been read so far. Reading a tensor compares its bytes with their checksum.
     try:
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)

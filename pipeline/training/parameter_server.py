@@ -52,6 +52,8 @@ class ParameterServerSteps:
         self, train: Callable[[Any, Any], Any], batches: Any, steps: int
     ) -> tuple[list[float], float]:
         """Runs steps as `SynchronousSteps.run` does; the seconds are the average of the workers."""
+        # Functions of one step each, as all of a function is done again where its worker is lost.
+        # The number is a tensor: TensorFlow would trace `train` anew for each Python number.
         first, one = int(self._counter.numpy()), tf.constant(1)
         results = [self._coordinator.schedule(train, (batches, one)) for _ in range(steps)]
         self._coordinator.join()

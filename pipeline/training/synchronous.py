@@ -54,11 +54,13 @@ class SynchronousSteps:
 
     @tf.function
     def _count(self, flag: tf.Tensor) -> tf.Tensor:
+        # Each replica brings the flag of its own worker, so this counts replicas.
         per_replica = self._strategy.run(lambda: tf.cast(flag, tf.int32))
         return self._strategy.reduce("SUM", per_replica, axis=None)
 
     def is_same(self, number: int) -> bool:
         """Tells whether a number is the same on every worker; every worker must call it."""
+        # All numbers and not their sum, in which 1 and 3 would look like 2 and 2.
         return len(set(self._gather(tf.constant([number], tf.int64)).numpy().tolist())) == 1
 
     @tf.function

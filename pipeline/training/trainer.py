@@ -213,6 +213,7 @@ class Trainer:
         """Clips this replica's part of the gradients by the norm of the sum over all replicas."""
         if self.options.clip_norm is None:
             return gradients
+        # `tf.clip_by_global_norm` here would clip each part by the norm of that part.
         context = tf.distribute.get_replica_context()
         whole = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
         norm = tf.linalg.global_norm(whole)
