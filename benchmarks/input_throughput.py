@@ -23,9 +23,18 @@ from typing import Any
 if __name__ == "__main__":
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
-from benchmarks.harness.contenders import SHUFFLE_BUFFER, Training
+from benchmarks.harness.contenders import SHUFFLE_BUFFER, Training, up_to
 from benchmarks.harness.input_options import add_input_options, add_measuring_options, training_run
-from benchmarks.harness.timing import Contender, Effort, Result, by_turns, machine, table, to_json
+from benchmarks.harness.timing import (
+    Contender,
+    Effort,
+    Result,
+    by_turns,
+    error_bars,
+    machine,
+    table,
+    to_json,
+)
 from benchmarks.peers.output import Output
 from benchmarks.peers.registry import PEERS
 from benchmarks.peers.stored import read_manifest, storage
@@ -64,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         run = training_run(known, replicas=known.replicas, workers=known.workers)
         if known.sweep:
             runs = {value: swept(run, known.sweep, value) for value in known.values}
-            contenders = {name: _contender(each) for name, each in runs.items()}
+            contenders = {name: up_to("device", each) for name, each in runs.items()}
             if known.sweep == "allocator":
                 contenders = {name: from_allocator(contenders[name], name) for name in runs}
             efforts = {name: _as_many_images(effort, each) for name, each in runs.items()}
@@ -125,11 +134,11 @@ def ladder(run: Training) -> dict[str, Contender]:
     """Returns a contender for each stage, augmentation included."""
     plain = replace(run, config=replace(run.config, augmentations=()))
     contenders = {
-        stage: _contender(plain, stage) for stage in ("plan", "read", "parse", "decode", "batch")
+        stage: up_to(stage, plain) for stage in ("plan", "read", "parse", "decode", "batch")
     }
     if run.config.augmentations:
-        contenders["augment"] = _contender(run, "batch")
-    return {**contenders, "device": _contender(run)}
+        contenders["augment"] = up_to("batch", run)
+    return {**contenders, "device": up_to("device", run)}
 
 
 def others(run: Training, folder: Path) -> tuple[dict[str, Contender], str]:
@@ -140,8 +149,8 @@ def others(run: Training, folder: Path) -> tuple[dict[str, Contender], str]:
       folder: for the ceiling's files, some of the dataset's.
     """
     found = {
-        IN_SEQUENCE: _contender(replace(run, order="sequence")),
-        IN_MEMORY: _contender(replace(run, order="memory"), "decode"),
+        IN_SEQUENCE: up_to("device", replace(run, order="sequence")),
+        IN_MEMORY: up_to("decode", replace(run, order="memory")),
     }
     config = run.config
     if "://" in run.data_dir:
@@ -211,12 +220,6 @@ def from_allocator(contender: Contender, name: str) -> Contender:
     return replace(contender, environment=ALLOCATORS.get(name, preloaded))
 
 
-def _contender(run: Training, stage: str = "device") -> Contender:
-    return Contender(
-        function="benchmarks.harness.contenders:training", options={"run": run, "stage": stage}
-    )
-
-
 def _as_many_images(effort: Effort, run: Training) -> Effort:
     batches = max(1, effort.batches * effort.batch_size // run.batch_size)
     return replace(effort, batch_size=run.batch_size, batches=batches)
@@ -250,19 +253,7 @@ def ladder_rows(results: Mapping[str, Result]) -> list[dict[str, Any]]:
 def sweep_rows(name: str, results: Mapping[str, Result]) -> list[dict[str, Any]]:
     """Makes a row for each value; `ratio` is to the first."""
     first = next(iter(results.values()))
-    return [
-        {
-            name: value,
-            "images/s": result.images_per_s,
-            "lowest": result.lowest,
-            "highest": result.highest,
-            "ratio": result.images_per_s / first.images_per_s,
-            "CPU ms/image": result.cpu_ms_per_image,
-            "first batch s": result.first_batch_s,
-            "peak MB": result.peak_mb,
-        }
-        for value, result in results.items()
-    ]
+    return [{name: value, **result.columns(first)} for value, result in results.items()]
 
 
 def draw(rows: Sequence[Mapping[str, Any]], path: str, sweep: str | None) -> None:
@@ -275,11 +266,7 @@ def draw(rows: Sequence[Mapping[str, Any]], path: str, sweep: str | None) -> Non
     names = [str(next(iter(row.values()))) for row in rows]
     if sweep:
         speeds = [row["images/s"] for row in rows]
-        spread = [
-            [row["images/s"] - row["lowest"] for row in rows],
-            [row["highest"] - row["images/s"] for row in rows],
-        ]
-        axes.bar(names, speeds, yerr=spread, capsize=4)
+        axes.bar(names, speeds, yerr=error_bars(rows), capsize=4)
         axes.set(xlabel=sweep, ylabel="images/s")
     else:
         before = 0.0

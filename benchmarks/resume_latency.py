@@ -15,8 +15,9 @@ from typing import Any
 if __name__ == "__main__":
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
+from benchmarks.harness.contenders import up_to
 from benchmarks.harness.input_options import add_input_options, add_measuring_options, training_run
-from benchmarks.harness.timing import Contender, Effort, Round, by_turns, machine, table, to_json
+from benchmarks.harness.timing import Effort, Round, by_turns, machine, table, to_json
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,11 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, FileNotFoundError) as error:
         parser.error(str(error))
     contenders = {
-        f"{step:,}": Contender(
-            function="benchmarks.harness.contenders:training",
-            options={"run": replace(run, start_step=step)},
-        )
-        for step in (0, *known.steps)
+        f"{step:,}": up_to("device", replace(run, start_step=step)) for step in (0, *known.steps)
     }
     effort = Effort(batch_size=known.batch_size, batches=1)
     rounds = by_turns(contenders, dict.fromkeys(contenders, effort), rounds=known.rounds)

@@ -21,9 +21,9 @@ if __name__ == "__main__":
 import tensorflow as tf
 
 from benchmarks.harness import timing
-from benchmarks.harness.contenders import Training, distributed
+from benchmarks.harness.contenders import Training, distributed, up_to
 from benchmarks.harness.input_options import add_input_options, add_measuring_options, training_run
-from benchmarks.harness.timing import Contender, Effort, Result, by_turns, machine, table, to_json
+from benchmarks.harness.timing import Effort, Result, by_turns, machine, table, to_json
 from pipeline.distribution import strategies
 from pipeline.distribution.host_memory import keep_host_memory
 
@@ -68,12 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     except (ValueError, FileNotFoundError) as error:
         parser.error(str(error))
-    stages = {
-        stage: Contender(
-            function="benchmarks.harness.contenders:training", options={"run": run, "stage": stage}
-        )
-        for stage in STAGES
-    }
+    stages = {stage: up_to(stage, run) for stage in STAGES}
     rounds = by_turns(stages, dict.fromkeys(stages, effort), rounds=known.rounds)
     results = {name: Result.of(each) for name, each in rounds.items()}
     step_s = _step_s(known, highest=results["device"].images_per_s)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from benchmarks.harness.addresses import free_addresses
+from benchmarks.harness.timing import Contender
 from pipeline.config import InputConfig
 from pipeline.distribution import strategies
 from pipeline.distribution.host_memory import keep_host_memory
@@ -64,6 +65,13 @@ class Training:
                 f"replicas and workers must be at least 1, and one of them 1, got {self.replicas} "
                 f"and {self.workers}"
             )
+
+
+def up_to(stage: str, run: Training) -> Contender:
+    """Makes the contender that runs `training` up to a stage."""
+    return Contender(
+        function="benchmarks.harness.contenders:training", options={"run": run, "stage": stage}
+    )
 
 
 def training(run: Training, *, stage: str = "device") -> Iterator[Any]:

@@ -98,6 +98,18 @@ class Result:
             peak_mb=max(one.peak_mb for one in rounds),
         )
 
+    def columns(self, reference: Self) -> dict[str, float]:
+        """Returns the columns of a table; `ratio` is to the speed of a reference."""
+        return {
+            "images/s": self.images_per_s,
+            "lowest": self.lowest,
+            "highest": self.highest,
+            "ratio": self.images_per_s / reference.images_per_s,
+            "CPU ms/image": self.cpu_ms_per_image,
+            "first batch s": self.first_batch_s,
+            "peak MB": self.peak_mb,
+        }
+
 
 def by_turns(
     contenders: Mapping[str, Contender], efforts: Mapping[str, Effort], *, rounds: int
@@ -259,6 +271,14 @@ def table(rows: Sequence[Mapping[str, object]]) -> str:
         ).rstrip()
         for line in texts
     )
+
+
+def error_bars(rows: Sequence[Mapping[str, Any]]) -> list[list[float]]:
+    """Computes how far the slowest and the fastest round of each row are from its images/s."""
+    return [
+        [row["images/s"] - row["lowest"] for row in rows],
+        [row["highest"] - row["images/s"] for row in rows],
+    ]
 
 
 def text(value: object) -> str:

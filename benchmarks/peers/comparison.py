@@ -6,7 +6,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.timing import Result, text
+from benchmarks.harness.timing import Result, error_bars, text
 from benchmarks.peers.readiness import Readiness
 from benchmarks.peers.registry import PEERS
 
@@ -32,13 +32,7 @@ def comparison_rows(
         {
             "reader": PEERS[name].title,
             "workers": workers if PEERS[name].takes_workers else "its own",
-            "images/s": result.images_per_s,
-            "lowest": result.lowest,
-            "highest": result.highest,
-            "ratio": result.images_per_s / reference.images_per_s,
-            "CPU ms/image": result.cpu_ms_per_image,
-            "first batch s": result.first_batch_s,
-            "peak MB": result.peak_mb,
+            **result.columns(reference),
             "levels off": readiness[name].difference,
         }
         for name, (workers, result) in results.items()
@@ -109,11 +103,7 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     axes = figure.subplots()
     names = [row["reader"] for row in rows]
     speeds = [row["images/s"] for row in rows]
-    spread = [
-        [row["images/s"] - row["lowest"] for row in rows],
-        [row["highest"] - row["images/s"] for row in rows],
-    ]
-    axes.barh(names, speeds, xerr=spread, capsize=3)
+    axes.barh(names, speeds, xerr=error_bars(rows), capsize=3)
     axes.invert_yaxis()
     axes.set(xlabel="images/s")
     figure.savefig(path, dpi=120)
