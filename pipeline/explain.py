@@ -146,6 +146,7 @@ def _size(
     sizes = np.bincount(columns[category], columns["length"])
     sizes.resize(len(info.vocabulary(config.balance.by)))
     if table.block_length == 1:
+        # The mean size of a stratum's records times its slots.
         size_bytes = float((sizes[table.categories] / plan.counts) @ plan.allocation) / SLOT_PARTS
     else:
         size_bytes = sizes.sum() * plan.slots * table.block_length / len(table)

@@ -59,10 +59,12 @@ def augment(
     image = examples["image"]
     _check(image)
     examples = {**examples, "image": to_float32(image)}
+    # Seeds by the position in the chain: two Noise ops add different noise.
     seeded_ops = [(op, fold_in(seeds, position)) for position, op in enumerate(ops)]
     for geometric, group in itertools.groupby(
         seeded_ops, lambda seeded: isinstance(seeded[0], GeometricOp)
     ):
+        # Neighbors in one resampling: each blurs the image, and takes most of the time.
         if geometric:
             examples = move(examples, *zip(*group, strict=True))
             continue

@@ -42,6 +42,7 @@ class LayoutTable:
         if len(limits) < 2:
             none = np.zeros(len(self.layouts), np.bool_)
             return {"rare": none, "common": none}
+        # In the example, 3 layouts have up to 1 record and 4 up to 2: 0.5 and 1.5 off half of 5.
         off_half = np.abs(np.cumsum(layouts)[:-1] - len(counts) / 2)
         rare = self.training_records <= limits[np.argmin(off_half)]
         return {"rare": rare, "common": ~rare}

@@ -75,6 +75,8 @@ def count_pairs(
     mistakes = np.bincount(wrong[:, 0], wrong[:, 2], labels)
     mistakes += np.bincount(wrong[:, 1], wrong[:, 2], labels)
     shown = np.sort(np.argsort(-mistakes, kind="stable")[:max_labels])
+    # Labels that are left out share the position behind the last one. With labels 1 and 4 of 5
+    # shown, positions are 2 0 2 2 1.
     position = np.full(labels, len(shown))
     position[shown] = np.arange(len(shown))
     size = len(shown) + (len(shown) < labels)

@@ -68,6 +68,7 @@ def _draw_training(axes: Axes, steps: Sequence[float], values: Sequence[float]) 
         axes.plot(steps, values, color=_TRAINING, label="training", linewidth=1.5)
         return
     axes.plot(steps, values, color=_TRAINING, alpha=0.25, linewidth=0.8)
+    # Means of the last `width` values, or of fewer at the start, by differences of running sums.
     ends = np.arange(1, len(values) + 1)
     sums = np.cumsum([0.0, *values])
     smooth = (sums[ends] - sums[np.maximum(ends - width, 0)]) / np.minimum(ends, width)

@@ -54,6 +54,7 @@ def _stored_jpeg(file: tf.Tensor, stored: Mapping[str, Any]) -> tf.Tensor:
 
         def converted() -> tf.Tensor:
             pixels = decode_jpeg(file, size, _within(size, max_side), channels or 3)
+            # Orientations 5 to 8 of EXIF exchange height and width.
             transposed = tf.where(turn >= 5, size[::-1], size)
             return shrunk(upright(pixels, turn), transposed)
 

@@ -83,6 +83,7 @@ class Checkpoints:
 
     def save(self, step: int) -> None:
         """Writes a checkpoint; every worker must call it at the same step."""
+        # Reading a variable may take all workers, so all save, and the chief's files stay.
         self._manager.save(checkpoint_number=step, options=self._options)
         if not self._is_chief:
             tf.io.gfile.rmtree(self._own)
@@ -135,6 +136,8 @@ class Checkpoints:
         return False
 
     def _restore(self, path: str, *, other_data: bool) -> None:
+        # Restoring overwrites all variables, the identity too, and the next checkpoint must carry
+        # that of this run.
         identity = self._identity.numpy()
         try:
             self._checkpoint.restore(path, self._options).assert_existing_objects_matched()

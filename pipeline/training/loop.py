@@ -258,6 +258,7 @@ def _loss_of_best(step: int | None, losses: Mapping[int, float]) -> float:
     """Returns the loss that a new best checkpoint must undercut; infinite if there is no best."""
     if step is None:
         return math.inf
+    # A kill between the checkpoint and the log leaves a best step that the log does not know.
     return losses.get(step, min(losses.values(), default=math.inf))
 
 
@@ -268,6 +269,7 @@ def _save(trainer: Trainer, checkpoints: Checkpoints) -> None:
 
 def _steps_to_go(trainer: Trainer, options: RunOptions) -> int:
     """Computes the steps of the next call, which ends where a checkpoint or the like is due."""
+    # At step 190, calls of 50 steps and checkpoints every 200 steps make this call one of 10.
     ends = [trainer.options.steps - trainer.step, trainer.options.steps_per_call]
     for every in (options.checkpoint_every, options.evaluate_every):
         if every is not None:

@@ -148,6 +148,9 @@ class RunFolder:
         complete = path.read_text().rpartition("\n")[0].splitlines()
         kept: list[dict[str, Any]] = []
         for line in map(json.loads, complete):
+            # A run that was killed at step 250 and went on from 200 has logged 201 to 250 twice: of
+            # each, the later line counts. A line of changes replaces the one of an earlier start
+            # from that step, and all behind it.
             if _CHANGED in line:
                 again = [_CHANGED in other and other["step"] >= line["step"] for other in kept]
                 if any(again):

@@ -145,6 +145,7 @@ class RunIdentity:
 def _changes(
     then: Mapping[str, Value], now: Mapping[str, Value], defaults: Mapping[str, Value]
 ) -> Iterable[Change]:
+    # An option that the checkpoint does not know had its default then; one that is gone is None.
     for name in sorted(then.keys() | now.keys()):
         change = Change(name, then.get(name, defaults.get(name)), now.get(name))
         if change.then != change.now:

@@ -110,6 +110,7 @@ class Trainer:
             )
 
     def _build(self) -> keras.Model:
+        # The policy is a setting of the process, which is the user's: it holds for `build` alone.
         policy = keras.config.dtype_policy()
         keras.config.set_dtype_policy(
             "mixed_bfloat16" if self.options.mixed_precision else "float32"
@@ -171,6 +172,7 @@ class Trainer:
             before = tf.timestamp()
             with tf.control_dependencies([before]):
                 batch = next(batches)
+            # The wait ends when every replica of this worker has its part of the batch.
             arrived = [
                 tensor
                 for feature in batch.values()
@@ -187,6 +189,7 @@ class Trainer:
         if self.config.placement == "device":
             batch = augment(batch, self.config.augmentations, batch["seed"])
         variables = self.model.trainable_variables
+        # With accumulate=2, 8 rows become parts of rows 0 to 3 and 4 to 7; gradients are added up.
         pieces = [tf.split(feature, self.options.accumulate) for feature in batch.values()]
         parts = [dict(zip(batch, part, strict=True)) for part in zip(*pieces, strict=True)]
         total = tf.constant(0.0)
