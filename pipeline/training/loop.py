@@ -225,7 +225,7 @@ class _Evaluations:
         return self._report.write(self._trainer.step, evaluation)
 
     def patience_is_over(self) -> bool:
-        """Tells whether more evaluations than allowed brought no lower loss."""
+        """Tells whether as many evaluations as allowed have brought no lower loss."""
         patience = self._options.patience
         if patience is None or not self._losses:
             return False
