@@ -11,11 +11,6 @@ from pipeline.explain import explain_plan, main
 from tests.support.dataset_factory import write_dataset
 
 
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("explain") / "receipts")
-
-
 def test_natural_shares(directory: Path, capsys: pytest.CaptureFixture[str]):
     options = ["--global-batch-size=8", "--replicas=4", "--workers=2"]
     assert main([str(directory), *options]) == 0

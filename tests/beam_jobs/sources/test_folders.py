@@ -1,4 +1,4 @@
-"""Folders of this machine: every file once, whatever links there are, and no system files."""
+"""Folders: every file is a row once, whatever links there are, and no system file is one."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,11 @@ import pytest
 
 pytest.importorskip("apache_beam")
 
-from beam_jobs.sources.folders import is_system_file, local_files_below
+import beam_jobs.sources.folders
+from beam_jobs.errors import BuildError
+from beam_jobs.rejection import Reason
+from beam_jobs.sources.folders import folder_row, folder_rows, is_system_file, local_files_below
+from beam_jobs.sources.row import Row
 
 
 def make(root: Path, *names: str) -> None:
@@ -90,3 +94,78 @@ def test_broken_links_and_odd_files_are_files(tmp_path: Path) -> None:
 )
 def test_system_files(path: str, expected: bool) -> None:
     assert is_system_file(path) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "id_", "layout"),
+    [
+        ("/data/kiosk/a.jpg", "kiosk/a.jpg", "kiosk"),
+        ("/data/kiosk/2024/b.png", "kiosk/2024/b.png", "kiosk"),
+        ("/data/Bäcker & Co/c", "Bäcker & Co/c", "Bäcker & Co"),
+    ],
+)
+@pytest.mark.parametrize("root", ["/data", "/data/"])
+def test_folder(root: str, path: str, id_: str, layout: str) -> None:
+    row = folder_row(path, folder=root)
+    assert row == Row(id=id_, uri=path, categories={"layout": layout})
+
+
+def test_a_file_beside_the_folders_has_no_layout() -> None:
+    row = folder_row("/data/a.jpg", folder="/data")
+    assert row.problem == (Reason.LAYOUT_MISSING, "the receipt has no layout")
+    assert (row.id, row.uri) == ("a.jpg", "/data/a.jpg")
+
+
+def test_links_to_folders_are_followed_but_not_in_circles(tmp_path: Path) -> None:
+    make(tmp_path, "photos/kiosk/a.jpg", "elsewhere/b.jpg", "elsewhere/deep/c.jpg")
+    root = tmp_path / "photos"
+    (root / "bakery").symlink_to(tmp_path / "elsewhere")
+    (root / "kiosk" / "d.jpg").symlink_to(tmp_path / "gone")
+    (tmp_path / "elsewhere" / "back").symlink_to(root)
+    found = folder_rows(f"{root}/", folder=str(root))
+    assert sorted(row.id for row in found) == [
+        "bakery/b.jpg",
+        "bakery/deep/c.jpg",
+        "kiosk/a.jpg",
+        "kiosk/d.jpg",
+    ]
+
+
+def test_links_and_system_files_add_no_rows(tmp_path: Path) -> None:
+    names = ("shop/a.jpg", "shop/.DS_Store", "shop/Thumbs.db", ".cache/b.jpg", "zoo/c.jpg")
+    make(tmp_path, *names)
+    (tmp_path / "shop" / "zoo").symlink_to(tmp_path / "zoo")
+    (tmp_path / "zoo" / "shop").symlink_to(tmp_path / "shop")
+    (tmp_path / "zoo" / "itself").symlink_to(tmp_path / "zoo" / "itself")
+    rows = folder_rows(str(tmp_path), folder=str(tmp_path))
+    assert sorted(row.id for row in rows) == ["shop/a.jpg", "zoo/c.jpg", "zoo/itself"]
+
+
+def test_placeholders_of_a_store_add_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["", "shop/", "shop_$folder$", "shop/a.jpg", "shop/.DS_Store"]
+    monkeypatch.setattr(
+        beam_jobs.sources.folders, "files_below", lambda part: [part + n for n in names]
+    )
+    rows = folder_rows("gs://b/in/", folder="gs://b/in")
+    assert [row.uri for row in rows] == ["gs://b/in/shop/a.jpg"]
+
+
+def test_a_folder_that_can_t_be_listed_ends_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(BuildError, match=f"^folder {tmp_path} can't be listed: .*Permission"):
+        list(folder_rows(str(tmp_path), folder=str(tmp_path)))
+
+
+def test_a_file_whose_name_is_not_utf8_is_quarantined(tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path) + b"/kiosk"
+    Path(os.fsdecode(folder)).mkdir()
+    Path(os.fsdecode(folder + b"/\xff.jpg")).write_bytes(b"x")
+    [row] = folder_rows(str(tmp_path), folder=str(tmp_path))
+    assert row.problem is not None
+    assert row.problem[0] == Reason.BAD_ROW
+    assert Row.from_bytes(row.to_bytes()) == row

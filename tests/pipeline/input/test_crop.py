@@ -15,17 +15,10 @@ from pipeline.config import InputConfig, RandomCrop
 from pipeline.dataset import make_dataset, make_evaluation_dataset
 from pipeline.input.crop import crop_boxes, crop_windows
 from pipeline.input.decode import decode_jpeg
-from schemas.receipt import Label
 from tests.support.dataset_factory import BOX, write_dataset
 from tests.support.pictures import difference, jpeg, picture
 
 SEEDS = tf.constant(np.random.default_rng(0).integers(0, 2**32, 500))
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    labels = (Label(name="total", type="float"),)
-    return write_dataset(tmp_path_factory.mktemp("decode") / "receipts", labels=labels)
 
 
 @pytest.fixture(scope="module")

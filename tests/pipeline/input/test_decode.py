@@ -19,7 +19,6 @@ from pipeline.dataset import make_dataset
 from pipeline.input.decode import decode_batches, decode_jpeg, jpeg_image, raw_images
 from pipeline.input.fit import fit_rectangle
 from pipeline.records.info import load_info
-from schemas.receipt import Label
 from tests.support.dataset_factory import write_dataset
 from tests.support.pictures import difference, jpeg, picture, resized
 
@@ -154,12 +153,6 @@ def test_channels(stored: int, wanted: int):
     made = jpeg_image(jpeg(gray if stored == 1 else image), tf.constant([64, 48]), config)
     assert made.shape == (64, 48, wanted)
     assert difference(made, np.repeat(gray, wanted, axis=-1)) < 4
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    labels = (Label(name="total", type="float"),)
-    return write_dataset(tmp_path_factory.mktemp("decode") / "receipts", labels=labels)
 
 
 def batch(directory: Path, size: int = 16, **options: Any) -> dict[str, np.ndarray]:

@@ -15,13 +15,6 @@ from pipeline.input.features import parse_features, read_features, stored_featur
 from pipeline.records.info import DatasetInfo, load_info
 from schemas.example import encode_example
 from schemas.receipt import Label, receipt_features
-from tests.support.dataset_factory import write_dataset
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    labels = (Label(name="total", type="float"),)
-    return write_dataset(tmp_path_factory.mktemp("decode") / "receipts", labels=labels)
 
 
 def record(number: int, boxes: list[tuple[float, ...]], texts: list[str]) -> bytes:

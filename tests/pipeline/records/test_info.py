@@ -11,12 +11,7 @@ pytest.importorskip("tensorflow")
 
 from pipeline.records.info import DATA_DIR_VARIABLE, load_info
 from schemas.manifest import COMPLETED, MANIFEST, completed_text
-from tests.support.dataset_factory import LAYOUTS, write_dataset
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("info") / "receipts")
+from tests.support.dataset_factory import LAYOUTS
 
 
 def test_reads_a_directory(directory: Path):

@@ -20,7 +20,7 @@ from pipeline.records.info import load_info
 from pipeline.serving.saved_model import DESCRIPTION, export
 from pipeline.tasks.layout_classifier import LayoutClassifier
 from pipeline.tasks.text_detector import TextDetector
-from tests.support.dataset_factory import LAYOUTS, write_dataset
+from tests.support.dataset_factory import LAYOUTS
 
 pytestmark = pytest.mark.slow
 
@@ -40,11 +40,6 @@ for model in sys.argv[1:]:
     np.savez(f"{model}.npz", **{**found, **texts})
 assert not {"pipeline", "schemas"} & set(sys.modules)
 """
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("dataset") / "receipts")
 
 
 def stored_files(directory: Path, folder: Path) -> list[str]:

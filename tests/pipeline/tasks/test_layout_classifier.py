@@ -17,11 +17,6 @@ from tests.support.dataset_factory import LAYOUTS, write_dataset
 from tests.support.training import train
 
 
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("dataset") / "receipts")
-
-
 def kinds(model: keras.Model) -> list[str]:
     return [type(layer).__name__ for layer in model.layers]
 

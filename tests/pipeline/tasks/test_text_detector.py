@@ -25,11 +25,6 @@ pytestmark = pytest.mark.slow
 SMALL = TextDetector(height=64, width=48, filters=8, max_boxes=4, augment=False)
 
 
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("dataset") / "receipts")
-
-
 @pytest.mark.parametrize(
     ("boxes", "expected"),
     [

@@ -18,7 +18,6 @@ from pipeline.tasks.layout_classifier import LayoutClassifier
 from pipeline.tasks.text_detector import TextDetector
 from pipeline.training.options import TrainOptions
 from pipeline.training.trainer import Trainer
-from tests.support.dataset_factory import write_dataset
 
 pytestmark = pytest.mark.slow
 
@@ -28,11 +27,6 @@ COMPILED = [
     for op in STRONG
     if type(op).__module__ != "pipeline.augmentation.geometric" and "Jpeg" not in repr(op)
 ]
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("xla") / "receipts")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,103 @@
+"""Large images are scaled down, raw ones to one size, and their boxes follow."""
+
+from typing import Any
+
+import pytest
+from PIL import Image
+
+pytest.importorskip("apache_beam")
+
+from beam_jobs.images.image import ImageOptions, store_image
+from beam_jobs.sources.row import Box
+from tests.support.image_files import BOX, bounds_of_dark, decoded, drawn, encoded, oriented
+
+
+@pytest.mark.parametrize(
+    ("size", "max_side", "expected"),
+    [
+        pytest.param((640, 480), 640, (640, 480), id="fits"),
+        pytest.param((640, 480), 320, (320, 240), id="half"),
+        pytest.param((480, 640), 100, (75, 100), id="upright"),
+        pytest.param((1000, 700), 120, (120, 84), id="an_eighth"),
+        pytest.param((333, 777), 100, (43, 100), id="rounded"),
+        pytest.param((1999, 16), 30, (30, 1), id="never_zero"),
+    ],
+)
+@pytest.mark.parametrize("format_", ["JPEG", "PNG"])
+def test_larger_images_are_scaled_down(
+    format_: str, size: tuple[int, int], max_side: int, expected: tuple[int, int]
+) -> None:
+    box: Box = (0.0, 0.0, size[0] / 2, size[1] / 2, "a")
+    stored = store_image(
+        encoded(Image.new("RGB", size, "red"), format_), [box], ImageOptions(max_side=max_side)
+    )
+    assert (stored.width, stored.height) == expected
+    assert decoded(stored).shape == (*expected[::-1], 3)
+    assert stored.full_size == size
+    assert stored.boxes[0][:4] == (0.0, 0.0, 0.5, 0.5)
+
+
+def test_a_large_photo_without_its_exif_data_is_the_same_photo() -> None:
+    photo = drawn((200, 100))
+    plain = encoded(photo, "JPEG", quality=95, subsampling=0)
+    files = [plain, oriented(photo, "JPEG", 1), oriented(photo, "JPEG", 3)]
+    same, again, turned = (store_image(data, [], ImageOptions(max_side=50)) for data in files)
+    assert same.pixels.size < same.full_size  # decoded at a reduced scale
+    assert files[0] != files[1]
+    assert same.pixels_hash == again.pixels_hash != turned.pixels_hash
+
+
+def test_a_turned_image_is_scaled_by_its_longer_side() -> None:
+    data = oriented(drawn((200, 100)), "JPEG", 6)
+    stored = store_image(data, [], ImageOptions(max_side=50))
+    assert (stored.width, stored.height) == (25, 50)
+    assert stored.full_size == (100, 200)
+
+
+@pytest.mark.parametrize("size", [(48, 32), (32, 48), (64, 32), (500, 100), (100, 500)])
+def test_raw_images_are_padded_and_their_boxes_moved(size: tuple[int, int]) -> None:
+    width, height = size
+    dark = (0, 0, width // 2, height // 2)
+    stored = store_image(
+        encoded(drawn(size, dark), "PNG"),
+        [(*map(float, dark), "a")],
+        ImageOptions(encoding="raw", raw_size=(80, 60), channels=3),
+    )
+    assert (stored.format, stored.height, stored.width) == ("raw", 80, 60)
+    assert len(stored.encoded) == 80 * 60 * 3
+    pixels = decoded(stored)
+    found, box = bounds_of_dark(pixels), stored.boxes[0][:4]
+    assert found == pytest.approx(box, abs=1.01 / 60)
+    # White beside the image, and the image in the middle.
+    inner_width, inner_height = (
+        (60, 60 * height / width) if width / height > 60 / 80 else (80 * width / height, 80)
+    )
+    assert box[2] - box[0] == pytest.approx(inner_width / 2 / 60, abs=1.01 / 60)
+    assert box[3] - box[1] == pytest.approx(inner_height / 2 / 80, abs=1.01 / 60)
+    assert pixels[-1, -1].tolist() == [255, 255, 255]
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_raw_images_are_stretched_and_their_boxes_stay(channels: Any) -> None:
+    options = ImageOptions(encoding="raw", raw_size=(64, 96), fit="stretch", channels=channels)
+    stored = store_image(encoded(drawn(), "PNG"), [BOX], options)
+    assert (stored.height, stored.width, stored.channels) == (64, 96, channels)
+    assert len(stored.encoded) == 64 * 96 * channels
+    assert stored.boxes[0][:4] == (6 / 48, 4 / 32, 22 / 48, 12 / 32)
+    assert bounds_of_dark(decoded(stored)) == pytest.approx(stored.boxes[0][:4], abs=1 / 64)
+
+
+@pytest.mark.parametrize("size", [(16, 9000), (9000, 16)], ids=["tall", "wide"])
+@pytest.mark.parametrize("fit", ["pad", "stretch"])
+def test_a_raw_image_of_extreme_shape_keeps_a_pixel(fit: Any, size: tuple[int, int]) -> None:
+    options = ImageOptions(encoding="raw", raw_size=(256, 256), channels=1, fit=fit)
+    stored = store_image(encoded(Image.new("L", size, 0), "PNG"), [], options)
+    assert (stored.height, stored.width) == (256, 256)
+    assert decoded(stored).min() < 50
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_a_jpeg_of_extreme_shape_keeps_a_pixel(mode: str) -> None:
+    data = encoded(Image.new(mode, (16, 33_000)), "JPEG")
+    stored = store_image(data, [], ImageOptions())
+    assert (stored.width, stored.height) == (1, 1024)

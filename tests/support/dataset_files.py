@@ -1,0 +1,93 @@
+"""Files of a built dataset, read, changed and damaged."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from schemas.example import decode_example
+from schemas.excluded import ExcludedRecord
+from schemas.index import RecordIndex
+from schemas.manifest import COMPLETED, MANIFEST, Manifest, completed_text
+from schemas.tfrecord import frame, unframe
+
+# The shard of the fixture `dataset` that tests read and damage.
+SHARD = "receipts-train.tfrecord-00002-of-00004"
+INDEX = "receipts-train.index-00002-of-00004"
+
+
+def manifest_of(directory: Path) -> Manifest:
+    """Returns the manifest of a dataset, which must be finished."""
+    assert (directory / COMPLETED).exists()
+    return Manifest.from_json((directory / MANIFEST).read_text())
+
+
+def records_of(directory: Path, split: str) -> list[list[dict]]:
+    """Decoded records of each shard, found through its index."""
+    manifest = manifest_of(directory)
+    shards = []
+    for shard in manifest.splits[split].shards:
+        data = (directory / shard.name).read_bytes()
+        index = RecordIndex.from_bytes((directory / shard.index_name).read_bytes())
+        shards.append(
+            [
+                decode_example(manifest.features, unframe(data[start : start + length], start))
+                for start, length in zip(index.offset.tolist(), index.length.tolist(), strict=True)
+            ]
+        )
+    return shards
+
+
+def index_of(directory: Path) -> RecordIndex:
+    """Returns the index of the shard."""
+    return RecordIndex.from_bytes((directory / INDEX).read_bytes())
+
+
+def offset_of(directory: Path, record: int) -> int:
+    """Returns where a record of the shard begins."""
+    return int(index_of(directory).offset[record])
+
+
+def payload_of(directory: Path, record: int) -> bytes:
+    """Returns a record of the shard without its frame."""
+    index = index_of(directory)
+    start = int(index.offset[record])
+    data = (directory / SHARD).read_bytes()
+    return unframe(data[start : start + int(index.length[record])], start)
+
+
+def replace_payload(directory: Path, record: int, payload: bytes) -> None:
+    """Changes a record of the shard to one of the same length, in a frame that is whole."""
+    index = index_of(directory)
+    start = int(index.offset[record])
+    framed = frame(payload)
+    assert len(framed) == index.length[record]
+    data = (directory / SHARD).read_bytes()
+    (directory / SHARD).write_bytes(data[:start] + framed + data[start + len(framed) :])
+
+
+def entry(directory: Path, position: int, fault: str = "by hand") -> ExcludedRecord:
+    """Returns the entry of excluded.json that leaves out this record of the shard."""
+    index = index_of(directory)
+    return ExcludedRecord(
+        position=position, id=index.id(position), offset=int(index.offset[position]), fault=fault
+    )
+
+
+def flip(path: Path, position: int) -> None:
+    """Changes one bit of the byte at this position."""
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(data)
+
+
+def change_manifest(directory: Path, change: Callable[[dict], None]) -> None:
+    """Changes the manifest as if the build had written it so."""
+    values = json.loads((directory / MANIFEST).read_text())
+    change(values)
+    write_manifest(directory, json.dumps(values))
+
+
+def write_manifest(directory: Path, text: str) -> None:
+    """Writes a manifest and the COMPLETED that belongs to it."""
+    (directory / MANIFEST).write_text(text)
+    (directory / COMPLETED).write_text(completed_text(text.encode()))
