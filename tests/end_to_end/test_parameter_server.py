@@ -2,7 +2,7 @@
 
 import json
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -39,20 +39,81 @@ OPTIONS = (
 )
 
 
+CHIEF, FIRST_WORKER, SECOND_WORKER, SERVER = range(4)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Story:
-    """Results of a run.
+    """A run, and the results of the chief's lives.
 
     Attributes:
+      folder: where output of the processes goes.
+      started: the chief, two workers and a parameter server.
       stops: of the chief's lives but the last, its exit status, step and words.
       resumed: the first step that each of its lives but the first told of.
     """
 
+    folder: Path
     directory: Path
     run_dir: Path
-    stops: list[tuple[int, int, str]]
-    resumed: list[int]
-    lines: list[dict[str, float]]
+    started: list[Process]
+    stops: list[tuple[int, int, str]] = field(default_factory=list)
+    resumed: list[int] = field(default_factory=list)
+
+    def lines(self) -> list[dict[str, float]]:
+        """Lines of figures; one of a life with other options tells of these first."""
+        path = self.run_dir / "log.jsonl"
+        complete = path.read_text().rpartition("\n")[0] if path.exists() else ""
+        lines = map(json.loads, complete.splitlines())
+        return [line for line in lines if "changed" not in line]
+
+    def lose_workers(self) -> None:
+        """Kills a worker and ends the other; training goes on with the one that is there."""
+        self._train(20)
+        self.started[FIRST_WORKER].kill()
+        self._train(50, lost=FIRST_WORKER)
+        self._serve_again(FIRST_WORKER)
+        self._train(200)
+        assert self.started[SECOND_WORKER].terminate() == -signal.SIGTERM
+        self._train(50, lost=SECOND_WORKER)  # only the first, started again, can have done it
+        self._serve_again(SECOND_WORKER)
+
+    def stop_chief(self) -> None:
+        """Tells the chief to stop, and starts it again."""
+        self._note_stop(self.started[CHIEF].terminate())
+        before = len(self.lines())
+        self._start(CHIEF)
+        self._train(60)
+        self.resumed.append(int(self.lines()[before]["step"]))
+
+    def lose_server(self) -> None:
+        """Kills the parameter server, which ends the chief; both run again until the end."""
+        self.started[SERVER].kill()
+        self._note_stop(self.started[CHIEF].wait())
+        before = len(self.lines())
+        self._serve_again(SERVER)
+        self._start(CHIEF, f"--steps={self.stops[-1][1] + 50}")
+        wait_until(lambda: all(each.has_ended() for each in self.started), self.started)
+        self.resumed.append(int(self.lines()[before]["step"]))
+
+    def _start(self, number: int, *more: str) -> Process:
+        life = len(list(self.folder.glob("life-*")))
+        self.started[number] = self.started[number].again(self.folder / f"life-{life}", *more)
+        return self.started[number]
+
+    def _serve_again(self, number: int) -> None:
+        server = self._start(number)
+        wait_until(lambda: "serves at" in server.errors(), [server])
+
+    def _train(self, steps: int, lost: int | None = None) -> None:
+        """Waits for further steps of the processes but one."""
+        there = [each for number, each in enumerate(self.started) if number != lost]
+        before = len(self.lines())
+        wait_until(lambda: len(self.lines()) >= before + steps // CALL, there)
+
+    def _note_stop(self, status: int) -> None:
+        step = int(self.lines()[-1]["step"])
+        self.stops.append((status, step, self.started[CHIEF].errors()))
 
 
 @pytest.fixture(scope="module")
@@ -64,63 +125,14 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     options = [str(directory), f"--run-dir={run_dir}", *OPTIONS]
     command = ["tests.support.train_worker", "1", *options, "--strategy=parameter_server"]
     endless = [*command, "--steps=1000000"]
-    lives = iter(folder / f"life-{number}" for number in range(100))
-    with processes(
-        folder / "first", {"chief": [endless], "worker": [command] * 2, "ps": [command]}
-    ) as started:
-        chief, *workers = range(3)
-        lost_server = 3
-
-        def start(number: int, *more: str) -> Process:
-            started[number] = started[number].again(next(lives), *more)
-            return started[number]
-
-        def serve_again(number: int) -> None:
-            server = start(number)
-            wait_until(lambda: "serves at" in server.errors(), [server])
-
-        def train(steps: int, lost: int | None = None) -> None:
-            there = [each for number, each in enumerate(started) if number != lost]
-            before = len(log(run_dir))
-            wait_until(lambda: len(log(run_dir)) >= before + steps // CALL, there)
-
-        train(20)
-        started[workers[0]].kill()
-        train(50, lost=workers[0])
-        serve_again(workers[0])
-        train(200)
-        assert started[workers[1]].terminate() == -signal.SIGTERM
-        train(50, lost=workers[1])  # only the worker that was started again can have done it
-        serve_again(workers[1])
-        stops, resumed = [], []
-
-        def note(status: int) -> None:
-            stops.append((status, int(log(run_dir)[-1]["step"]), started[chief].errors()))
-
-        note(started[chief].terminate())
-        before = len(log(run_dir))
-        start(chief)
-        train(60)
-        resumed.append(int(log(run_dir)[before]["step"]))
-        started[lost_server].kill()
-        note(started[chief].wait())
-        before = len(log(run_dir))
-        serve_again(lost_server)
-        start(chief, f"--steps={stops[-1][1] + 50}")
-        wait_until(lambda: all(each.has_ended() for each in started), started)
-        resumed.append(int(log(run_dir)[before]["step"]))
+    commands = {"chief": [endless], "worker": [command] * 2, "ps": [command]}
+    with processes(folder / "first", commands) as started:
+        story = Story(folder=folder, directory=directory, run_dir=run_dir, started=started)
+        story.lose_workers()
+        story.stop_chief()
+        story.lose_server()
     assert not list(run_dir.glob("*.over"))
-    return Story(
-        directory=directory, run_dir=run_dir, stops=stops, resumed=resumed, lines=log(run_dir)
-    )
-
-
-def log(run_dir: Path) -> list[dict[str, float]]:
-    """Lines of figures; one of a life with other options tells of these first."""
-    path = run_dir / "log.jsonl"
-    complete = path.read_text().rpartition("\n")[0] if path.exists() else ""
-    lines = map(json.loads, complete.splitlines())
-    return [line for line in lines if "changed" not in line]
+    return story
 
 
 def test_a_chief_that_is_told_to_stop_loses_nothing(story: Story):
@@ -140,7 +152,7 @@ def test_a_lost_parameter_server_takes_back_to_the_last_checkpoint(story: Story)
 
 
 def test_each_step_counts_once(story: Story):
-    steps = [line["step"] for line in story.lines if "loss" in line]
+    steps = [line["step"] for line in story.lines() if "loss" in line]
     lost = steps.index(story.resumed[1], steps.index(story.stops[1][1]) + 1)
     assert np.diff(steps[:lost]).tolist() == [CALL] * (lost - 1)
     assert np.diff(steps[lost:]).tolist() == [CALL] * (len(steps) - lost - 1)
@@ -157,7 +169,7 @@ def trainer_without_a_cluster(directory: Path) -> Trainer:
 def test_the_model_learns(story: Story):
     """The order of updates is chance, so the margin is wide: the untrained model loses 1.2."""
     untrained = trainer_without_a_cluster(story.directory).evaluate("train").averages["loss"]
-    assert story.lines[-1]["validation/loss"] < 0.95 * untrained
+    assert story.lines()[-1]["validation/loss"] < 0.95 * untrained
 
 
 def test_evaluation_is_that_of_any_strategy(story: Story):
@@ -173,7 +185,7 @@ def test_evaluation_is_that_of_any_strategy(story: Story):
     assert checkpoints.restore()
     evaluation = trainer.evaluate("train")
     assert evaluation.records.sum() == sum(COUNTS.values())
-    last = story.lines[-1]
+    last = story.lines()[-1]
     assert last["step"] == trainer.step
     assert evaluation.averages.keys() == {"loss", "accuracy"}
     for name, value in evaluation.averages.items():

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -48,8 +49,7 @@ class WebHdfs:
 def serve(root: Path) -> Iterator[WebHdfs]:
     """Serves a folder until the block ends."""
     hdfs = WebHdfs(root=root)
-    handler = type("Handler", (_Handler,), {"hdfs": hdfs})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, hdfs)) as server:
         hdfs.port = server.server_address[1]
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
@@ -63,10 +63,13 @@ def serve(root: Path) -> Iterator[WebHdfs]:
 class _Handler(BaseHTTPRequestHandler):
     """One request: `op` is a method's name, what it returns the answer."""
 
-    hdfs: WebHdfs
     protocol_version = "HTTP/1.1"  # keeps connections
     disable_nagle_algorithm = True
     wbufsize = -1  # an answer in one piece
+
+    def __init__(self, hdfs: WebHdfs, *request: Any) -> None:
+        self.hdfs = hdfs
+        super().__init__(*request)  # answers it
 
     def do_GET(self) -> None:
         self._answer({"OPEN", "LISTSTATUS", "GETFILESTATUS", "GETFILECHECKSUM"})

@@ -23,58 +23,27 @@ ALLOCATOR = (
     "MALLOC_TRIM_THRESHOLD_",
     "GLIBC_TUNABLES",
 )
-TOUCHED_ANEW = """
-import contextlib, ctypes, resource, sys
-
-PR_SET_THP_DISABLE = 41  # huge pages would be few faults
-ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
-exec(sys.argv[1])
-import tensorflow as tf
-
-exec(sys.argv[2])
-copies = [step() for _ in range(4)][:1]
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(8):
-    copies[0] = step()
-faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-print(faults * resource.getpagesize() / (8 * size))
-"""
-IMAGES = """
-size = 256 << 20
-batch = tf.zeros([size], tf.uint8)
-step = lambda: batch + 1
-"""
-RECORDS = """
-size = 32 << 20
-batch = tf.constant([bytes(size // 32)] * 32)
-step = lambda: tf.strings.join([batch, "."])
-"""
-MADE_BY_NAME = (
-    "from pipeline.distribution.strategies import make_strategy; make_strategy('default')"
-)
-# There is no such dataset, which is found out when there is a strategy.
-IN_TRAINING = """
-from pipeline.train import main
-
-with contextlib.suppress(SystemExit):
-    main(["no/such/dataset", "--run-dir", "no/such/run"])
-"""
 
 
-def touched_anew(
-    environment: Mapping[str, str], begin: str = MADE_BY_NAME, batch: str = IMAGES
-) -> float:
-    """Share of the memory of a batch that the kernel has to hand out again."""
+def printed(*command: str, environment: Mapping[str, str] | None = None) -> str:
+    """Runs `tests.support.host_memory_worker`, and returns what it prints."""
     inherited = {name: value for name, value in os.environ.items() if name not in ALLOCATOR}
     done = subprocess.run(
-        [sys.executable, "-c", TOUCHED_ANEW, begin, batch],
-        env={**inherited, **environment},
+        [sys.executable, "-m", "tests.support.host_memory_worker", *command],
+        env={**inherited, **(environment or {})},
         cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
         check=True,
     )
-    return float(done.stdout)
+    return done.stdout
+
+
+def touched_anew(
+    environment: Mapping[str, str], *, begin: str = "made by name", batch: str = "images"
+) -> float:
+    """Share of the memory of a batch that the kernel has to hand out again."""
+    return float(printed("touched_anew", begin, batch, environment=environment))
 
 
 # TensorFlow turns oneDNN on by itself on processors with AVX512_VNNI. Its allocator keeps memory
@@ -82,13 +51,13 @@ def touched_anew(
 NO_ONEDNN = {"TF_ENABLE_ONEDNN_OPTS": "0"}
 
 
-@pytest.mark.parametrize("begin", [MADE_BY_NAME, IN_TRAINING])
-@pytest.mark.parametrize("batch", [IMAGES, RECORDS])
+@pytest.mark.parametrize("begin", ["made by name", "in training"])
+@pytest.mark.parametrize("batch", ["images", "records"])
 def test_memory_of_a_batch_is_kept_for_the_next(begin: str, batch: str):
-    assert touched_anew(NO_ONEDNN, begin, batch) < 0.1
+    assert touched_anew(NO_ONEDNN, begin=begin, batch=batch) < 0.1
 
 
-@pytest.mark.parametrize("batch", [IMAGES, RECORDS])
+@pytest.mark.parametrize("batch", ["images", "records"])
 def test_memory_is_kept_with_onednn(batch: str):
     assert touched_anew({"TF_ENABLE_ONEDNN_OPTS": "1"}, batch=batch) < 0.1
 
@@ -96,8 +65,8 @@ def test_memory_is_kept_with_onednn(batch: str):
 @pytest.mark.parametrize(
     ("chosen", "batch"),
     [
-        pytest.param({"TF_CPU_ALLOCATOR_USE_BFC": "false"}, IMAGES, id="C library"),
-        pytest.param({"MALLOC_TRIM_THRESHOLD_": "0"}, RECORDS, id="limit of the C library"),
+        pytest.param({"TF_CPU_ALLOCATOR_USE_BFC": "false"}, "images", id="C library"),
+        pytest.param({"MALLOC_TRIM_THRESHOLD_": "0"}, "records", id="limit of the C library"),
     ],
 )
 def test_an_allocator_that_was_chosen_stays(chosen: dict[str, str], batch: str):
@@ -146,20 +115,4 @@ def test_a_choice_that_comes_too_late_is_said():
 
 
 def test_asking_whether_tensorflow_has_run_changes_nothing():
-    program = (
-        "import tensorflow as tf\n"
-        "from pipeline.distribution.host_memory import _tensorflow_has_run\n"
-        "before = tf.config.threading.get_inter_op_parallelism_threads()\n"
-        "print(_tensorflow_has_run(), _tensorflow_has_run())\n"
-        "print(before == tf.config.threading.get_inter_op_parallelism_threads())\n"
-        "tf.zeros([1])\n"
-        "print(_tensorflow_has_run())\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=Path(__file__).parents[3],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.split() == ["False", "False", "True", "True"]
+    assert printed("tensorflow_has_run").split() == ["False", "False", "True", "True"]
