@@ -102,90 +102,101 @@ def write_dataset(
     names = sorted(counts)
     layouts = [name for name in names for _ in range(counts[name])]
     features = receipt_features(labels)
+    channels = 1 if gray else 3
     summary = RecordSummary()
     written = []
     for shard in range(shards):
-        name, index = shard_name("train", shard, shards), index_name("train", shard, shards)
-        frames, rows, offset = [], [], 0
+        records = []
         for number in range(shard, len(layouts), shards):
-            layout = names.index(layouts[number])
+            layout = layouts[number]
+            layout_id = names.index(layout)
+            boxes = layout not in without_boxes
             record = example(
-                number,
-                layouts[number],
-                layout,
-                raw=raw,
-                gray=gray,
-                labels=labels,
-                boxes=layouts[number] not in without_boxes,
+                number, layout, layout_id, raw=raw, gray=gray, labels=labels, boxes=boxes
             )
             summary.add(parse_example(features, record))
-            framed = frame(record)
-            frames.append(framed)
-            rows.append(
-                IndexRow(
-                    id=f"{layouts[number]}-{number}",
-                    offset=offset,
-                    length=len(framed),
-                    height=HEIGHT,
-                    width=WIDTH,
-                    channels=1 if gray else 3,
-                    categories={"layout": layout},
-                )
-            )
-            offset += len(framed)
-        data = b"".join(frames)
-        index_bytes = RecordIndex.of_rows(rows, shard=shard, categories=["layout"]).to_bytes()
-        (directory / name).write_bytes(data)
-        (directory / index).write_bytes(index_bytes)
-        written.append(
-            Shard(
-                name=name,
-                records=len(rows),
-                size_bytes=len(data),
-                crc32c=google_crc32c.value(data),
-                index_name=index,
-                index_crc32c=google_crc32c.value(index_bytes),
-            )
-        )
+            records.append((f"{layout}-{number}", layout_id, record))
+        written.append(_write_shard(directory, shard, shards, records, channels=channels))
+    train = Split(
+        shards=tuple(written),
+        category_counts={"layout": tuple(counts[name] for name in names)},
+    )
+    validation = Split(shards=(), category_counts={"layout": (0,) * len(names)})
     manifest = Manifest(
         features=features,
         labels=tuple(labels),
         vocabularies={"layout": tuple(names)},
-        splits={
-            "train": Split(
-                shards=tuple(written),
-                category_counts={"layout": tuple(counts[name] for name in names)},
-            ),
-            "validation": Split(shards=(), category_counts={"layout": (0,) * len(names)}),
-        },
+        splits={"train": train, "validation": validation},
         counts=Counts(inputs=len(layouts), written=len(layouts), duplicates=0, quarantined={}),
-        build_options={
-            "image": {
-                "encoding": "raw" if raw else "jpeg",
-                "raw_size": [HEIGHT, WIDTH],
-                "channels": 1 if gray else 3,
-                "fit": "pad",
-                "max_side": 1024,
-                "quality": 90,
-            }
-        },
+        build_options={"image": _image_options(raw=raw, channels=channels)},
         source_fingerprint="",
         written_by="tests",
     )
-    (directory / STATISTICS).write_bytes(
-        statistics_bytes(
-            features,
-            {
-                name: (summary if split.shards else RecordSummary(), split.category_counts)
-                for name, split in manifest.splits.items()
-            },
-            manifest.vocabularies,
+    _finish(directory, manifest, summary)
+    return directory
+
+
+def _write_shard(
+    directory: Path,
+    shard: int,
+    shards: int,
+    records: Sequence[tuple[str, int, bytes]],
+    *,
+    channels: int,
+) -> Shard:
+    """Writes a shard of "train" and its index; records are (id, layout_id, serialized)."""
+    name, index = shard_name("train", shard, shards), index_name("train", shard, shards)
+    stored, rows = bytearray(), []
+    for id_, layout_id, record in records:
+        framed = frame(record)
+        rows.append(
+            IndexRow(
+                id=id_,
+                offset=len(stored),
+                length=len(framed),
+                height=HEIGHT,
+                width=WIDTH,
+                channels=channels,
+                categories={"layout": layout_id},
+            )
         )
+        stored += framed
+    data = bytes(stored)
+    index_bytes = RecordIndex.of_rows(rows, shard=shard, categories=["layout"]).to_bytes()
+    (directory / name).write_bytes(data)
+    (directory / index).write_bytes(index_bytes)
+    return Shard(
+        name=name,
+        records=len(rows),
+        size_bytes=len(data),
+        crc32c=google_crc32c.value(data),
+        index_name=index,
+        index_crc32c=google_crc32c.value(index_bytes),
     )
+
+
+def _image_options(*, raw: bool, channels: int) -> dict[str, object]:
+    return {
+        "encoding": "raw" if raw else "jpeg",
+        "raw_size": [HEIGHT, WIDTH],
+        "channels": channels,
+        "fit": "pad",
+        "max_side": 1024,
+        "quality": 90,
+    }
+
+
+def _finish(directory: Path, manifest: Manifest, summary: RecordSummary) -> None:
+    """Writes statistics, manifest and COMPLETED; `summary` is of the splits that have shards."""
+    summaries = {
+        name: (summary if split.shards else RecordSummary(), split.category_counts)
+        for name, split in manifest.splits.items()
+    }
+    statistics = statistics_bytes(manifest.features, summaries, manifest.vocabularies)
+    (directory / STATISTICS).write_bytes(statistics)
     text = manifest.to_json()
     (directory / MANIFEST).write_text(text)
     (directory / COMPLETED).write_text(completed_text(text.encode()))
-    return directory
 
 
 def exclude(directory: Path, positions: Mapping[int, Sequence[int]]) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from PIL import Image, ImageCms
 
 WRITTEN, DUPLICATE = "written", "duplicate"
+COLOR, GRAY = (90, 60, 3), (90, 60, 1)  # shapes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,23 +76,25 @@ def _box(**sides: float) -> dict[str, Any]:
 
 def cases() -> list[Case]:
     """All kinds; ids are the kinds."""
+    return [
+        *_jpegs(),
+        *_other_formats(),
+        *_odd_but_accepted(),
+        *_repeated_pictures(),
+        *_no_images(),
+        *_damaged_images(),
+        *_rejected_rows(),
+        *_heic(),
+    ]
+
+
+def _jpegs() -> list[Case]:
+    """Returns JPEG files of all kinds."""
     srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-    transparent = _pixels(5).convert("P")
-    twin = _jpeg(90)
-    found = [
-        Case(kind="plain JPEG", fate=WRITTEN, data=_jpeg(0), shape=(90, 60, 3)),
-        Case(
-            kind="grayscale JPEG",
-            fate=WRITTEN,
-            shape=(90, 60, 1),
-            data=_saved(_pixels(1, "L"), "JPEG"),
-        ),
-        Case(
-            kind="CMYK JPEG",
-            fate=WRITTEN,
-            shape=(90, 60, 3),
-            data=_saved(_pixels(2, "CMYK"), "JPEG"),
-        ),
+    return [
+        Case(kind="plain JPEG", fate=WRITTEN, data=_jpeg(0), shape=COLOR),
+        Case(kind="grayscale JPEG", fate=WRITTEN, shape=GRAY, data=_saved(_pixels(1, "L"), "JPEG")),
+        Case(kind="CMYK JPEG", fate=WRITTEN, shape=COLOR, data=_saved(_pixels(2, "CMYK"), "JPEG")),
         Case(kind="progressive JPEG", fate=WRITTEN, data=_jpeg(3, progressive=True)),
         Case(kind="JPEG named .png", fate=WRITTEN, data=_jpeg(4), name="wrong.png"),
         Case(kind="JPEG on its side", fate=WRITTEN, data=_rotated(6), shape=(60, 90, 3)),
@@ -106,42 +109,49 @@ def cases() -> list[Case]:
         Case(
             kind="multi-picture JPEG",
             fate=WRITTEN,
-            shape=(90, 60, 3),
+            shape=COLOR,
             data=_saved(_pixels(11), "MPO", save_all=True, append_images=[_pixels(12)]),
         ),
+    ]
+
+
+def _other_formats() -> list[Case]:
+    """Returns images of all other formats but HEIC."""
+    transparent = _pixels(5).convert("P")
+    return [
         Case(
             kind="palette PNG, transparent",
             fate=WRITTEN,
-            shape=(90, 60, 3),
+            shape=COLOR,
             name="a.png",
             data=_saved(transparent, "PNG", transparency=0),
         ),
         Case(
             kind="PNG with alpha",
             fate=WRITTEN,
-            shape=(90, 60, 3),
+            shape=COLOR,
             name="b.png",
             data=_saved(_pixels(13, "RGBA"), "PNG"),
         ),
-        Case(kind="16-bit PNG", fate=WRITTEN, shape=(90, 60, 1), name="c.png", data=_sixteen_bit()),
+        Case(kind="16-bit PNG", fate=WRITTEN, shape=GRAY, name="c.png", data=_sixteen_bit()),
         Case(
             kind="1-bit PNG",
             fate=WRITTEN,
-            shape=(90, 60, 1),
+            shape=GRAY,
             name="d.png",
             data=_saved(_pixels(14, "1"), "PNG"),
         ),
         Case(
             kind="WebP",
             fate=WRITTEN,
-            shape=(90, 60, 3),
+            shape=COLOR,
             name="e.webp",
             data=_saved(_pixels(15), "WEBP"),
         ),
         Case(
             kind="TIFF",
             fate=WRITTEN,
-            shape=(90, 60, 3),
+            shape=COLOR,
             name="f.tif",
             data=_saved(_pixels(45), "TIFF"),
         ),
@@ -151,20 +161,20 @@ def cases() -> list[Case]:
             name="pages.tif",
             data=_saved(_pixels(16), "TIFF", save_all=True, append_images=[_pixels(17)]),
         ),
-        Case(
-            kind="BMP",
-            fate=WRITTEN,
-            shape=(90, 60, 3),
-            name="g.bmp",
-            data=_saved(_pixels(18), "BMP"),
-        ),
+        Case(kind="BMP", fate=WRITTEN, shape=COLOR, name="g.bmp", data=_saved(_pixels(18), "BMP")),
         Case(
             kind="animated GIF",
             fate=WRITTEN,
-            shape=(90, 60, 3),
+            shape=COLOR,
             name="h.gif",
             data=_saved(_pixels(19), "GIF", save_all=True, append_images=[_pixels(20)]),
         ),
+    ]
+
+
+def _odd_but_accepted() -> list[Case]:
+    """Returns images and rows that look wrong, and are not."""
+    return [
         Case(
             kind="larger than --max-side",
             fate=WRITTEN,
@@ -180,9 +190,22 @@ def cases() -> list[Case]:
         Case(kind="box that reaches beyond", fate=WRITTEN, data=_jpeg(23), row=_box(xmax=65)),
         Case(kind="number as text", fate=WRITTEN, data=_jpeg(24), row={"total": " 3.50 "}),
         Case(kind="id in other scripts: Ωμέγα 領収書", fate=WRITTEN, data=_jpeg(25)),
+    ]
+
+
+def _repeated_pictures() -> list[Case]:
+    """Returns a picture three times."""
+    twin = _jpeg(90)
+    return [
         Case(kind="same picture, first", fate=WRITTEN, data=twin),
         Case(kind="same picture, second", fate=DUPLICATE, data=twin),
         Case(kind="same pixels with a comment", fate=DUPLICATE, data=_jpeg(90, comment=b"hello")),
+    ]
+
+
+def _no_images() -> list[Case]:
+    """Returns names of nothing that can be read, and files of other kinds."""
+    return [
         Case(kind="no such file", fate="file_missing"),
         Case(kind="a folder", fate="unreadable", name="folder/"),
         Case(kind="a pipe", fate="unreadable", fifo=True),
@@ -192,26 +215,23 @@ def cases() -> list[Case]:
         Case(kind="zip archive", fate="not_an_image", data=b"PK\x05\x06" + bytes(18)),
         Case(kind="PPM", fate="unsupported_format", data=_saved(_pixels(26), "PPM")),
         Case(kind="PDF", fate="not_an_image", data=b"%PDF-1.4\n%%EOF"),
-        Case(kind="JPEG cut in half", fate="truncated", data=_jpeg(27)[: len(_jpeg(27)) // 2]),
+    ]
+
+
+def _damaged_images() -> list[Case]:
+    """Returns images that can't be decoded, and those that are too small or too large."""
+    jpeg, png, webp = _jpeg(27), _saved(_pixels(29), "PNG"), _saved(_pixels(30), "WEBP")
+    return [
+        Case(kind="JPEG cut in half", fate="truncated", data=jpeg[: len(jpeg) // 2]),
         Case(kind="JPEG cut in its header", fate="truncated", data=_jpeg(28)[:6]),
-        Case(
-            kind="PNG cut in half",
-            fate="truncated",
-            name="i.png",
-            data=(png := _saved(_pixels(29), "PNG"))[: len(png) // 2],
-        ),
+        Case(kind="PNG cut in half", fate="truncated", name="i.png", data=png[: len(png) // 2]),
         Case(
             kind="PNG with broken data",
             fate="corrupt",
             name="j.png",
             data=png[: len(png) // 2] + bytes(20) + png[len(png) // 2 + 20 :],
         ),
-        Case(
-            kind="WebP cut in half",
-            fate="corrupt",
-            name="k.webp",
-            data=(webp := _saved(_pixels(30), "WEBP"))[: len(webp) // 2],
-        ),
+        Case(kind="WebP cut in half", fate="corrupt", name="k.webp", data=webp[: len(webp) // 2]),
         Case(kind="bomb", fate="too_many_pixels", data=_png_header_only(30_000, 30_000)),
         Case(
             kind="5 pixels wide",
@@ -223,6 +243,12 @@ def cases() -> list[Case]:
             fate="file_too_large",
             data=_jpeg(32) + bytes(1 << 20),
         ),
+    ]
+
+
+def _rejected_rows() -> list[Case]:
+    """Returns sound images in rows that can't be used, and lines that are no rows."""
+    return [
         Case(kind="no layout", fate="layout_missing", data=_jpeg(33), row={"layout": " "}),
         Case(kind="no label", fate="label_missing", data=_jpeg(34), row={"total": None}),
         Case(
@@ -250,22 +276,17 @@ def cases() -> list[Case]:
         Case(kind="row is a list", fate="bad_row", line=b"[1, 2]"),
         Case(kind="row is not UTF-8", fate="bad_row", line=b'{"id": "caf\xe9", "image": "x"}'),
     ]
+
+
+def _heic() -> list[Case]:
+    """Returns an image that is accepted only where pillow-heif is installed."""
     try:
         import pillow_heif
-
-        pillow_heif.register_heif_opener()
-        found.append(
-            Case(
-                kind="HEIC",
-                fate=WRITTEN,
-                shape=(90, 60, 3),
-                name="l.heic",
-                data=_saved(_pixels(44), "HEIF"),
-            )
-        )
     except ImportError:
-        pass  # accepted only where pillow-heif is installed
-    return found
+        return []
+    pillow_heif.register_heif_opener()
+    data = _saved(_pixels(44), "HEIF")
+    return [Case(kind="HEIC", fate=WRITTEN, shape=COLOR, name="l.heic", data=data)]
 
 
 def write_cases(folder: Path) -> Path:

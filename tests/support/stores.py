@@ -89,19 +89,38 @@ def _cloud_storage(folder: Path) -> Iterator[TestStore]:
     pytest.importorskip("gcp_storage_emulator")
     from apache_beam.internal.gcp.auth import _Credentials
     from gcp_storage_emulator.handlers import objects
+
+    sent: list[int] = []
+    server = _cloud_storage_server(sent)
+    host = f"http://127.0.0.1:{server.server_port}"
+    with _thread(server), pytest.MonkeyPatch.context() as patch:
+        credentials = _write_credentials(folder, token_url=f"{host}/token")
+        patch.setenv("STORAGE_EMULATOR_HOST", host)
+        patch.setenv("GOOGLE_CLOUD_PROJECT", "project")
+        patch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(credentials))
+        patch.setattr(_Credentials, "_credentials_init", False)
+        make_resource = _with_quoted_link(objects._make_object_resource)
+        patch.setattr(objects, "_make_object_resource", make_resource)
+        storage.Client().create_bucket("receipts")
+        sent.clear()
+        proxy = TlsProxy(folder, server.server_port)
+        environment = {
+            "https_proxy": proxy.address,
+            "CURL_CA_BUNDLE": str(proxy.certificate),
+            "GOOGLE_AUTH_TOKEN_FOR_TESTING": "token",
+            "GCS_READAHEAD_BUFFER_SIZE_BYTES": "65536",
+        }
+        with _thread(proxy):
+            yield TestStore(
+                root="gs://receipts", environment=environment, sent_bytes=lambda: sum(sent)
+            )
+    patch.setattr(_Credentials, "_credentials_init", False)
+
+
+def _cloud_storage_server(sent: list[int]) -> HTTPServer:
+    """Makes an emulator that gives out tokens too, and notes the sizes of what it sends."""
     from gcp_storage_emulator.server import RequestHandler
     from gcp_storage_emulator.storage import Storage
-
-    make_object_resource = objects._make_object_resource
-    sent = []
-
-    def make_quoted(
-        base_url: str, bucket: str, name: str, *rest: Any, **more: Any
-    ) -> dict[str, Any]:
-        """The emulator forgets to quote the name in the link, which the client downloads from."""
-        made = make_object_resource(base_url, bucket, name, *rest, **more)
-        link = f"{base_url}/download/storage/v1/b/{bucket}/o/{quote(name, safe='')}"
-        return made | {"mediaLink": f"{link}?generation={made['generation']}&alt=media"}
 
     class Handler(RequestHandler):
         def do_POST(self) -> None:  # noqa: N802
@@ -118,7 +137,12 @@ def _cloud_storage(folder: Path) -> Iterator[TestStore]:
         def end_headers(self) -> None:
             super().end_headers()
             write = self.wfile.write
-            self.wfile.write = lambda data: (sent.append(len(data)), write(data))[1]
+
+            def write_body(data: bytes) -> int:
+                sent.append(len(data))
+                return write(data)
+
+            self.wfile.write = write_body
 
         def log_message(self, *args: Any) -> None:
             """Says nothing."""
@@ -126,38 +150,35 @@ def _cloud_storage(folder: Path) -> Iterator[TestStore]:
     class Server(HTTPServer):
         request_queue_size = 64
 
-    server = Server(("127.0.0.1", 0), partial(Handler, Storage(use_memory_fs=True)))
-    host = f"http://127.0.0.1:{server.server_port}"
-    with _thread(server), pytest.MonkeyPatch.context() as patch:
-        credentials = {
-            "type": "external_account_authorized_user",
-            "audience": "//iam.googleapis.com/none",  # no pool that Google would be asked about
-            "client_id": "client",
-            "client_secret": "secret",
-            "refresh_token": "token",
-            "token_url": f"{host}/token",
-        }
-        file = folder / "credentials.json"
-        file.write_text(json.dumps(credentials))
-        patch.setenv("STORAGE_EMULATOR_HOST", host)
-        patch.setenv("GOOGLE_CLOUD_PROJECT", "project")
-        patch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
-        patch.setattr(_Credentials, "_credentials_init", False)
-        patch.setattr(objects, "_make_object_resource", make_quoted)
-        storage.Client().create_bucket("receipts")
-        sent.clear()
-        proxy = TlsProxy(folder, server.server_port)
-        environment = {
-            "https_proxy": proxy.address,
-            "CURL_CA_BUNDLE": str(proxy.certificate),
-            "GOOGLE_AUTH_TOKEN_FOR_TESTING": "token",
-            "GCS_READAHEAD_BUFFER_SIZE_BYTES": "65536",
-        }
-        with _thread(proxy):
-            yield TestStore(
-                root="gs://receipts", environment=environment, sent_bytes=lambda: sum(sent)
-            )
-    patch.setattr(_Credentials, "_credentials_init", False)
+    return Server(("127.0.0.1", 0), partial(Handler, Storage(use_memory_fs=True)))
+
+
+def _with_quoted_link(make_resource: Callable[..., dict[str, Any]]) -> Callable[..., Any]:
+    """The emulator forgets to quote the name in the link, which the client downloads from."""
+
+    def make_quoted(
+        base_url: str, bucket: str, name: str, *rest: Any, **more: Any
+    ) -> dict[str, Any]:
+        made = make_resource(base_url, bucket, name, *rest, **more)
+        link = f"{base_url}/download/storage/v1/b/{bucket}/o/{quote(name, safe='')}"
+        return made | {"mediaLink": f"{link}?generation={made['generation']}&alt=media"}
+
+    return make_quoted
+
+
+def _write_credentials(folder: Path, *, token_url: str) -> Path:
+    """Writes a user's credentials, for which the client asks this server for a token."""
+    credentials = {
+        "type": "external_account_authorized_user",
+        "audience": "//iam.googleapis.com/none",  # no pool that Google would be asked about
+        "client_id": "client",
+        "client_secret": "secret",
+        "refresh_token": "token",
+        "token_url": token_url,
+    }
+    file = folder / "credentials.json"
+    file.write_text(json.dumps(credentials))
+    return file
 
 
 @contextmanager
