@@ -1,10 +1,11 @@
-"""Shared fixtures: small drawn receipts, and a dataset built from them."""
+"""Shared fixtures: small drawn receipts, a dataset built from them, and one written by hand."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.support.dataset_factory import write_dataset
 from tests.support.receipts import write_receipts
 
 
@@ -47,6 +48,12 @@ def dataset(
     labels = ("--label", "total:float", "--label", "language:category")
     assert build(table, output, "--shards", "4", *labels) == 0
     return output
+
+
+@pytest.fixture(scope="session")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """32 records in 4 layouts, written without Beam; tests must not change them."""
+    return write_dataset(tmp_path_factory.mktemp("directory") / "receipts")
 
 
 @pytest.fixture

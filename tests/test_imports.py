@@ -2,15 +2,13 @@
 
 import importlib.util
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from tests.support.processes import ROOT, run_python
+
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[1]
 PACKAGES = {
     "schemas": ("tensorflow", "keras", "apache_beam", "beam_jobs", "pipeline", "benchmarks"),
     "beam_jobs": ("tensorflow", "keras", "pipeline", "benchmarks"),
@@ -38,10 +36,7 @@ def test_packages_import_only_what_they_may(package: str):
         f"for name in {modules(package)!r}: importlib.import_module(name)\n"
         f"print(*[name for name in {PACKAGES[package]!r} if name in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    assert done.stdout.split() == []
+    assert run_python("-c", code).stdout.split() == []
 
 
 @pytest.mark.parametrize(
@@ -59,10 +54,7 @@ def test_arithmetic_imports_neither_beam_nor_tensorflow(module: str):
         f"import sys, {module}\n"
         "print(*[name for name in ('apache_beam', 'tensorflow') if name in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    assert done.stdout.split() == []
+    assert run_python("-c", code).stdout.split() == []
 
 
 def test_importing_the_runtime_leaves_settings_of_the_process_alone():
@@ -84,15 +76,7 @@ def test_importing_the_runtime_leaves_settings_of_the_process_alone():
         "    if now != before: print(name, before, now)\n"
         "    before = now\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-        env={**os.environ, "MPLBACKEND": "svg"},
-    )
-    assert done.stdout == ""
+    assert run_python("-c", code, environment={**os.environ, "MPLBACKEND": "svg"}).stdout == ""
 
 
 @pytest.mark.parametrize("package", [*PACKAGES, "benchmarks"])
@@ -143,10 +127,7 @@ def test_importing_touches_no_network_and_writes_nothing(package: str):
         "    importlib.import_module(name)\n"
         "print(*touched)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    assert done.stdout.strip() == ""
+    assert run_python("-c", code).stdout.strip() == ""
 
 
 def test_importing_the_build_changes_no_filter_of_logs_or_warnings():
@@ -163,17 +144,10 @@ def test_importing_the_build_changes_no_filter_of_logs_or_warnings():
         "for name in names: importlib.import_module(name)\n"
         "assert filters() == before, filters()\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+    run_python("-c", code)
 
 
 @pytest.mark.parametrize("module", ["build", "verify"])
 def test_the_commands_hide_what_libraries_say_at_import(module: str):
     pytest.importorskip("apache_beam")
-    done = subprocess.run(
-        [sys.executable, "-m", f"beam_jobs.{module}", "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-    )
-    assert done.stderr == ""
+    assert run_python("-m", f"beam_jobs.{module}", "--help").stderr == ""

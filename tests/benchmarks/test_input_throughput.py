@@ -74,11 +74,6 @@ def test_a_sweep_changes_its_option_alone(name: str):
     assert swept(run, name, "3" if name == "channels" else "2") != changed[name]
 
 
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("dataset") / "receipts")
-
-
 def test_a_sweep_of_datasets(directory: Path):
     run = Training(data_dir="there", config=InputConfig(), batch_size=32)
     assert swept(run, "data-dir", str(directory)) == replace(run, data_dir=str(directory))

@@ -15,13 +15,7 @@ import tensorflow as tf
 from benchmarks.harness import contenders
 from benchmarks.harness.timing import Result
 from benchmarks.peers.__main__ import main
-from benchmarks.peers.comparison import (
-    comparison_rows,
-    fastest,
-    markdown,
-    missing_lines,
-    versions,
-)
+from benchmarks.peers.comparison import comparison_rows, fastest, markdown, missing_lines, versions
 from benchmarks.peers.output import Output
 from benchmarks.peers.readiness import Readiness
 from benchmarks.peers.reference import Reference, expected
@@ -146,11 +140,6 @@ def test_shards_hold_each_image_once(directory: Path):
     assert [len(shard) for shard in shards] == [4] * 8
     together = [each.encoded for shard in shards for each in shard]
     assert sorted(together) == sorted(each.encoded for each in stored_images(str(directory)))
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("dataset") / "receipts")
 
 
 SMALL = ("--global-batch-size=8", "--rounds=1", "--batches=2", "--warmup=0")

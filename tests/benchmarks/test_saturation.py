@@ -11,7 +11,6 @@ pytest.importorskip("tensorflow")
 from benchmarks import saturation
 from benchmarks.saturation import limiting_stage, simulate, verdict
 from tests.benchmarks.harness.test_timing import Clock
-from tests.support.dataset_factory import write_dataset
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
@@ -68,11 +67,6 @@ def test_sentences():
     )
     assert augmentation.startswith("Augmentation limits: ")
     assert augmentation.endswith("augmentation on the device would help.")
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("dataset") / "receipts")
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,9 @@ pytest.importorskip("tensorflow")
 import keras
 
 from pipeline.training.keras_fit import EpochCheckpoints
-from tests.support.dataset_factory import write_dataset
 from tests.support.processes import processes, wait_until
 
 DOCS = Path(__file__).parents[2] / "docs"
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("keras") / "receipts")
 
 
 def example(name: str) -> ModuleType:

@@ -19,7 +19,6 @@ from pipeline.records.info import DatasetInfo
 from pipeline.train import main
 from pipeline.training.run_directory import RunFolder
 from pipeline.training.trainer import Trainer
-from tests.support.dataset_factory import write_dataset
 from tests.support.receipts import contents
 from tests.support.tiny_task import TinyTask
 
@@ -45,11 +44,6 @@ class PoisonedTask(TinyTask):
             root = tf.sqrt(tf.abs(outputs[:, 0]) * 0)  # 0, of which the derivative is NaN
             loss += tf.where(batch["step"] == self.gradient_step, root, 0.0)
         return loss
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("non_finite") / "receipts")
 
 
 def lines(run_dir: Path) -> list[dict[str, Any]]:

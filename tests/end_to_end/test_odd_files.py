@@ -10,9 +10,9 @@ pytest.importorskip("apache_beam")
 
 from beam_jobs.verify import verify
 from schemas.example import decode_example
-from schemas.manifest import Manifest
 from schemas.quarantine import REJECTED_FEATURES
 from schemas.tfrecord import read_records
+from tests.support.dataset_files import manifest_of
 from tests.support.odd_files import DUPLICATE, WRITTEN, Case, cases, write_cases
 
 
@@ -28,7 +28,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, build) -> Path:
 @pytest.fixture(scope="module")
 def fates(built: Path) -> dict[str, tuple[str, dict]]:
     """Maps each id to what became of it, and to the record or listing that tells so."""
-    manifest = Manifest.from_json((built / "manifest.json").read_text())
+    manifest = manifest_of(built)
     found: dict[str, tuple[str, dict]] = {}
     for shard in manifest.splits["train"].shards:
         with (built / shard.name).open("rb") as file:
@@ -75,7 +75,7 @@ def test_ends_where_it_should(case: Case, fates):
 
 
 def test_counts_add_up(built: Path):
-    counts = Manifest.from_json((built / "manifest.json").read_text()).counts
+    counts = manifest_of(built).counts
     expected = Counter(case.fate for case in cases())
     assert counts.inputs == len(cases()) >= 50
     assert counts.written == expected.pop(WRITTEN)

@@ -17,11 +17,10 @@ from pipeline.training.checkpoints import Checkpoints
 from pipeline.training.loop import STOPPED
 from pipeline.training.options import TrainOptions
 from pipeline.training.trainer import Trainer
-from tests.support.dataset_factory import write_dataset
+from tests.support.dataset_factory import LAYOUTS
 from tests.support.processes import Process, processes, wait_until
 from tests.support.tiny_task import TinyTask
 
-COUNTS = {"alpha": 20, "beta": 9, "gamma": 2, "omega": 1}
 CALL = 10  # steps that the log tells of at once
 CHECKPOINT_EVERY = 50
 OPTIONS = (
@@ -117,10 +116,9 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
+def story(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Story:
     """A chief, two workers and a parameter server; all that is lost is started again."""
     folder = tmp_path_factory.mktemp("story")
-    directory = write_dataset(folder / "receipts", counts=COUNTS)
     run_dir = folder / "run"
     options = [str(directory), f"--run-dir={run_dir}", *OPTIONS]
     command = ["tests.support.train_worker", "1", *options, "--strategy=parameter_server"]
@@ -184,7 +182,7 @@ def test_evaluation_is_that_of_any_strategy(story: Story):
     )
     assert checkpoints.restore()
     evaluation = trainer.evaluate("train")
-    assert evaluation.records.sum() == sum(COUNTS.values())
+    assert evaluation.records.sum() == sum(LAYOUTS.values())
     last = story.lines()[-1]
     assert last["step"] == trainer.step
     assert evaluation.averages.keys() == {"loss", "accuracy"}

@@ -16,7 +16,6 @@ from pipeline.training.checkpoint_files import written_steps
 from pipeline.training.run_directory import RunFolder
 from pipeline.training.trainer import Trainer
 from schemas.manifest import shard_name
-from tests.support.dataset_factory import write_dataset
 
 OPTIONS = (
     "--task=tests.support.tiny_task:TinyTask",
@@ -25,11 +24,6 @@ OPTIONS = (
     "--evaluation-split=train",
     "--steps-per-call=5",
 )
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("run") / "receipts")
 
 
 def steps(run_dir: Path, name: str) -> list[int]:

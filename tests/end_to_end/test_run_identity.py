@@ -28,16 +28,10 @@ from pipeline.training.run_identity import (
     UPDATE_OPTIONS,
     RunIdentity,
 )
-from tests.support.dataset_factory import write_dataset
 from tests.support.tiny_task import TinyTask
 
 OPTIONS = ("--quiet", "--global-batch-size=8", "--evaluation-split=train")
 INPUT = InputConfig(features=("image", "label"), augmentations=(Brightness(),))
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("identity") / "receipts")
 
 
 @pytest.fixture(scope="module")

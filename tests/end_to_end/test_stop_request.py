@@ -10,7 +10,6 @@ pytest.importorskip("tensorflow")
 from pipeline.distribution.stop_request import StopRequest, hold_sigterm, keep_sigterm_handler
 from pipeline.train import main
 from pipeline.training.loop import STOPPED
-from tests.support.dataset_factory import write_dataset
 from tests.support.processes import processes, wait_until
 
 OPTIONS = (
@@ -21,11 +20,6 @@ OPTIONS = (
     "--steps=200",
     "--steps-per-call=1",
 )
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("stop") / "receipts")
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])

@@ -17,21 +17,14 @@ from pipeline.config import Balance, InputConfig
 from pipeline.train import configured, main, make_parser, split_model_options
 from pipeline.training.loop import STOPPED
 from pipeline.training.run_directory import RunFolder
-from tests.support.dataset_factory import write_dataset
 from tests.support.processes import Process, processes, wait_until
 
-COUNTS = {"alpha": 20, "beta": 9, "gamma": 2, "omega": 1}
 TASK = (
     "--task=tests.support.tiny_task:TinyTask",
     "--quiet",
     "--global-batch-size=8",
     "--evaluation-split=train",
 )
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("train") / "receipts", counts=COUNTS)
 
 
 def command(devices: int, directory: Path, run_dir: Path, *options: str) -> list[str]:

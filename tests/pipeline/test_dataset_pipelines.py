@@ -1,7 +1,5 @@
 """Input pipelines and replicas share each global batch, augmented pixels included."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +14,9 @@ from pipeline.augmentation.corruption import Noise
 from pipeline.augmentation.geometric import Rotate
 from pipeline.config import InputConfig, RandomCrop
 from pipeline.dataset import make_dataset
+from tests.support.processes import run_python
 
 pytestmark = pytest.mark.slow
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_an_augmentation_of_ones_own_may_branch(directory: Path):
@@ -103,7 +100,4 @@ dataset = make_distributed_dataset(strategy, {str(directory)!r}, global_batch_si
 images, _ = next(iter(dataset))
 print([tuple(image.shape) for image in strategy.experimental_local_results(images)])
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    assert done.stdout.strip() == str([(8 // replicas, 64, 64, 1)] * replicas)
+    assert run_python("-c", code).stdout.strip() == str([(8 // replicas, 64, 64, 1)] * replicas)

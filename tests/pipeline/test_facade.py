@@ -2,20 +2,18 @@
 
 import importlib.util
 import pkgutil
-import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 
 import pipeline
 import schemas
 import tillroll
+from tests.support.processes import ROOT, run_python
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 OPTIONS = ("Balance", "InputConfig", "RandomCrop", "Reading")
 HEAVY = ("tensorflow", "keras", "numpy", "google.protobuf")
 
@@ -27,13 +25,7 @@ needs_tensorflow = pytest.mark.skipif(
 
 def imported_by(code: str) -> list[str]:
     """Heavy packages that a new process has imported after running the code."""
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}\nimport sys\nprint(*{{*{HEAVY}}} & {{*sys.modules}})"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-    )
+    done = run_python("-c", f"{code}\nimport sys\nprint(*{{*{HEAVY}}} & {{*sys.modules}})")
     return done.stdout.split()
 
 

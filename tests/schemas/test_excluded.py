@@ -9,18 +9,17 @@ from typing import Any
 import pytest
 
 from schemas.excluded import FORMAT_VERSION, Excluded, ExcludedRecord
-from schemas.manifest import MANIFEST, Manifest, Shard
-from tests.support.dataset_factory import write_dataset
+from schemas.manifest import Manifest, Shard
+from tests.support.dataset_files import manifest_of
 
 FIRST, SECOND = "receipts-train.tfrecord-00000-of-00004", "receipts-train.tfrecord-00001-of-00004"
 ANEW = "delete it, and run python -m beam_jobs.verify DIRECTORY --exclude again"
 
 
 @pytest.fixture(scope="module")
-def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+def manifest(directory: Path) -> Manifest:
     """The manifest of a dataset with eight records in each of four shards."""
-    directory: Path = write_dataset(tmp_path_factory.mktemp("excluded") / "dataset")
-    return Manifest.from_json((directory / MANIFEST).read_text())
+    return manifest_of(directory)
 
 
 def record(position: int, *, fault: str = "a fault", **values: Any) -> ExcludedRecord:

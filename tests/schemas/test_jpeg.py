@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from schemas.jpeg import SOS, check_jpeg, segments
+from tests.support.pictures import encode
 
 SAVED: dict[str, dict[str, Any]] = {
     "gray": {"mode": "L"},
@@ -22,9 +23,7 @@ SAVED: dict[str, dict[str, Any]] = {
 
 def jpeg(mode: str = "RGB", *, seed: int = 3, **options: Any) -> bytes:
     pixels = np.random.default_rng(seed).integers(0, 256, (40, 56, 3), np.uint8)
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).convert(mode).save(buffer, "JPEG", **options)
-    return buffer.getvalue()
+    return encode(Image.fromarray(pixels).convert(mode), "JPEG", **options)
 
 
 def frame_at(data: bytes) -> int:

@@ -1,13 +1,11 @@
 """A dataset directory written with `schemas` alone, for tests that must do without Beam."""
 
 import hashlib
-import io
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
 import google_crc32c
 import numpy as np
-from PIL import Image
 
 from schemas.example import encode_example, parse_example
 from schemas.excluded import Excluded, ExcludedRecord
@@ -29,6 +27,7 @@ from schemas.receipt import Label, receipt_features
 from schemas.statistics import RecordSummary
 from schemas.tfdv import statistics_bytes
 from schemas.tfrecord import frame
+from tests.support.pictures import jpeg
 
 LAYOUTS = {"alpha": 20, "beta": 9, "gamma": 2, "omega": 1}
 HEIGHT, WIDTH = 60, 40
@@ -57,9 +56,7 @@ def example(
 ) -> bytes:
     """One serialized record."""
     image = pixels(number, gray=gray)
-    buffer = io.BytesIO()
-    Image.fromarray(image[:, :, 0] if gray else image).save(buffer, "JPEG", quality=95)
-    encoded = image.tobytes() if raw else buffer.getvalue()
+    encoded = image.tobytes() if raw else jpeg(image)
     xmin, ymin, xmax, ymax = BOX
     return encode_example(
         receipt_features(labels),

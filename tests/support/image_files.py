@@ -2,13 +2,13 @@
 
 import io
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from beam_jobs.images.image import ImageOptions, StoredImage
 from beam_jobs.sources.row import Box
+from tests.support.pictures import encode
 
 ORIENTATION = 0x0112
 SIZE = (48, 32)
@@ -16,12 +16,6 @@ DARK = (6, 4, 22, 12)  # of the stored image
 BOX: Box = (6.0, 4.0, 22.0, 12.0, "TOTAL")
 JPEG = ImageOptions(quality=95)
 RAW = ImageOptions(encoding="raw", raw_size=(64, 32), channels=3)
-
-
-def encoded(image: Image.Image, format_: str, **options: Any) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, format_, **options)
-    return buffer.getvalue()
 
 
 def drawn(size: tuple[int, int] = SIZE, dark: Sequence[int] = DARK) -> Image.Image:
@@ -38,10 +32,10 @@ def noise(size: tuple[int, int] = (64, 48), seed: int = 0) -> Image.Image:
 def oriented(image: Image.Image, format_: str, orientation: int) -> bytes:
     lossless = {"JPEG": {"quality": 95, "subsampling": 0}, "WEBP": {"lossless": True}}
     if format_ == "TIFF":
-        return encoded(image, format_, tiffinfo={ORIENTATION: orientation})
+        return encode(image, format_, tiffinfo={ORIENTATION: orientation})
     exif = Image.Exif()
     exif[ORIENTATION] = orientation
-    return encoded(image, format_, exif=exif, **lossless.get(format_, {}))
+    return encode(image, format_, exif=exif, **lossless.get(format_, {}))
 
 
 def decoded(stored: StoredImage) -> np.ndarray:

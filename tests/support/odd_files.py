@@ -3,7 +3,6 @@
 Run `python -m tests.support.odd_files FOLDER` to look at them.
 """
 
-import io
 import json
 import os
 import struct
@@ -15,6 +14,8 @@ from typing import Any
 
 import numpy as np
 from PIL import Image, ImageCms
+
+from tests.support.pictures import encode
 
 WRITTEN, DUPLICATE = "written", "duplicate"
 COLOR, GRAY = (90, 60, 3), (90, 60, 1)  # shapes
@@ -40,14 +41,8 @@ def _pixels(seed: int, mode: str = "RGB", size: tuple[int, int] = (60, 90)) -> I
     return Image.fromarray(noise).resize(size, Image.Resampling.NEAREST).convert(mode)
 
 
-def _saved(image: Image.Image, file_format: str, **options: Any) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, file_format, **options)
-    return buffer.getvalue()
-
-
 def _jpeg(seed: int, **options: Any) -> bytes:
-    return _saved(_pixels(seed), "JPEG", **options)
+    return encode(_pixels(seed), "JPEG", **options)
 
 
 def _rotated(seed: int) -> bytes:
@@ -67,11 +62,15 @@ def _png_header_only(width: int, height: int) -> bytes:
 
 def _sixteen_bit() -> bytes:
     ramp = np.linspace(0, 65535, 90 * 60).reshape(90, 60).astype(np.uint16)
-    return _saved(Image.fromarray(ramp), "PNG")
+    return encode(Image.fromarray(ramp), "PNG")
 
 
 def _box(**sides: float) -> dict[str, Any]:
     return {"boxes": [{"xmin": 5, "ymin": 5, "xmax": 30, "ymax": 20, "text": "TOTAL", **sides}]}
+
+
+def _written(kind: str, name: str, data: bytes, *, shape: tuple[int, int, int] = COLOR) -> Case:
+    return Case(kind=kind, fate=WRITTEN, name=name, data=data, shape=shape)
 
 
 def cases() -> list[Case]:
@@ -93,8 +92,8 @@ def _jpegs() -> list[Case]:
     srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
     return [
         Case(kind="plain JPEG", fate=WRITTEN, data=_jpeg(0), shape=COLOR),
-        Case(kind="grayscale JPEG", fate=WRITTEN, shape=GRAY, data=_saved(_pixels(1, "L"), "JPEG")),
-        Case(kind="CMYK JPEG", fate=WRITTEN, shape=COLOR, data=_saved(_pixels(2, "CMYK"), "JPEG")),
+        Case(kind="grayscale JPEG", fate=WRITTEN, shape=GRAY, data=encode(_pixels(1, "L"), "JPEG")),
+        Case(kind="CMYK JPEG", fate=WRITTEN, shape=COLOR, data=encode(_pixels(2, "CMYK"), "JPEG")),
         Case(kind="progressive JPEG", fate=WRITTEN, data=_jpeg(3, progressive=True)),
         Case(kind="JPEG named .png", fate=WRITTEN, data=_jpeg(4), name="wrong.png"),
         Case(kind="JPEG on its side", fate=WRITTEN, data=_rotated(6), shape=(60, 90, 3)),
@@ -110,65 +109,26 @@ def _jpegs() -> list[Case]:
             kind="multi-picture JPEG",
             fate=WRITTEN,
             shape=COLOR,
-            data=_saved(_pixels(11), "MPO", save_all=True, append_images=[_pixels(12)]),
+            data=encode(_pixels(11), "MPO", save_all=True, append_images=[_pixels(12)]),
         ),
     ]
 
 
 def _other_formats() -> list[Case]:
     """Returns images of all other formats but HEIC."""
-    transparent = _pixels(5).convert("P")
+    pages = encode(_pixels(16), "TIFF", save_all=True, append_images=[_pixels(17)])
+    animated = encode(_pixels(19), "GIF", save_all=True, append_images=[_pixels(20)])
+    transparent = encode(_pixels(5).convert("P"), "PNG", transparency=0)
     return [
-        Case(
-            kind="palette PNG, transparent",
-            fate=WRITTEN,
-            shape=COLOR,
-            name="a.png",
-            data=_saved(transparent, "PNG", transparency=0),
-        ),
-        Case(
-            kind="PNG with alpha",
-            fate=WRITTEN,
-            shape=COLOR,
-            name="b.png",
-            data=_saved(_pixels(13, "RGBA"), "PNG"),
-        ),
-        Case(kind="16-bit PNG", fate=WRITTEN, shape=GRAY, name="c.png", data=_sixteen_bit()),
-        Case(
-            kind="1-bit PNG",
-            fate=WRITTEN,
-            shape=GRAY,
-            name="d.png",
-            data=_saved(_pixels(14, "1"), "PNG"),
-        ),
-        Case(
-            kind="WebP",
-            fate=WRITTEN,
-            shape=COLOR,
-            name="e.webp",
-            data=_saved(_pixels(15), "WEBP"),
-        ),
-        Case(
-            kind="TIFF",
-            fate=WRITTEN,
-            shape=COLOR,
-            name="f.tif",
-            data=_saved(_pixels(45), "TIFF"),
-        ),
-        Case(
-            kind="TIFF of two pages",
-            fate="many_pages",
-            name="pages.tif",
-            data=_saved(_pixels(16), "TIFF", save_all=True, append_images=[_pixels(17)]),
-        ),
-        Case(kind="BMP", fate=WRITTEN, shape=COLOR, name="g.bmp", data=_saved(_pixels(18), "BMP")),
-        Case(
-            kind="animated GIF",
-            fate=WRITTEN,
-            shape=COLOR,
-            name="h.gif",
-            data=_saved(_pixels(19), "GIF", save_all=True, append_images=[_pixels(20)]),
-        ),
+        _written("palette PNG, transparent", "a.png", transparent),
+        _written("PNG with alpha", "b.png", encode(_pixels(13, "RGBA"), "PNG")),
+        _written("16-bit PNG", "c.png", _sixteen_bit(), shape=GRAY),
+        _written("1-bit PNG", "d.png", encode(_pixels(14, "1"), "PNG"), shape=GRAY),
+        _written("WebP", "e.webp", encode(_pixels(15), "WEBP")),
+        _written("TIFF", "f.tif", encode(_pixels(45), "TIFF")),
+        Case(kind="TIFF of two pages", fate="many_pages", name="pages.tif", data=pages),
+        _written("BMP", "g.bmp", encode(_pixels(18), "BMP")),
+        _written("animated GIF", "h.gif", animated),
     ]
 
 
@@ -179,7 +139,7 @@ def _odd_but_accepted() -> list[Case]:
             kind="larger than --max-side",
             fate=WRITTEN,
             shape=(100, 40, 3),
-            data=_saved(_pixels(21, size=(400, 1000)), "JPEG"),
+            data=encode(_pixels(21, size=(400, 1000)), "JPEG"),
         ),
         Case(
             kind="spaces and signs in the name",
@@ -213,14 +173,14 @@ def _no_images() -> list[Case]:
         Case(kind="text", fate="not_an_image", data=b"Total: 3.50\n"),
         Case(kind="HTML error page", fate="not_an_image", data=b"<html>404 Not Found</html>"),
         Case(kind="zip archive", fate="not_an_image", data=b"PK\x05\x06" + bytes(18)),
-        Case(kind="PPM", fate="unsupported_format", data=_saved(_pixels(26), "PPM")),
+        Case(kind="PPM", fate="unsupported_format", data=encode(_pixels(26), "PPM")),
         Case(kind="PDF", fate="not_an_image", data=b"%PDF-1.4\n%%EOF"),
     ]
 
 
 def _damaged_images() -> list[Case]:
     """Returns images that can't be decoded, and those that are too small or too large."""
-    jpeg, png, webp = _jpeg(27), _saved(_pixels(29), "PNG"), _saved(_pixels(30), "WEBP")
+    jpeg, png, webp = _jpeg(27), encode(_pixels(29), "PNG"), encode(_pixels(30), "WEBP")
     return [
         Case(kind="JPEG cut in half", fate="truncated", data=jpeg[: len(jpeg) // 2]),
         Case(kind="JPEG cut in its header", fate="truncated", data=_jpeg(28)[:6]),
@@ -236,7 +196,7 @@ def _damaged_images() -> list[Case]:
         Case(
             kind="5 pixels wide",
             fate="too_small",
-            data=_saved(_pixels(31, size=(60, 90)).resize((5, 90)), "JPEG"),
+            data=encode(_pixels(31, size=(60, 90)).resize((5, 90)), "JPEG"),
         ),
         Case(
             kind="larger than --max-input-mb",
@@ -285,8 +245,7 @@ def _heic() -> list[Case]:
     except ImportError:
         return []
     pillow_heif.register_heif_opener()
-    data = _saved(_pixels(44), "HEIF")
-    return [Case(kind="HEIC", fate=WRITTEN, shape=COLOR, name="l.heic", data=data)]
+    return [_written("HEIC", "l.heic", encode(_pixels(44), "HEIF"))]
 
 
 def write_cases(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Pictures with bars, as JPEG files and scaled, for the tests of decoding."""
+"""Image files, and pictures with bars for the tests of decoding."""
 
 import io
 from typing import Any
@@ -16,12 +16,17 @@ def picture(height: int, width: int) -> np.ndarray:
     return image.astype(np.uint8)
 
 
-def jpeg(image: np.ndarray) -> bytes:
+def encode(image: Image.Image, format_: str, **options: Any) -> bytes:
+    """Returns the file that Pillow makes of an image."""
     buffer = io.BytesIO()
-    Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(
-        buffer, "JPEG", quality=95
-    )
+    image.save(buffer, format_, **options)
     return buffer.getvalue()
+
+
+def jpeg(image: np.ndarray) -> bytes:
+    return encode(
+        Image.fromarray(image[..., 0] if image.shape[2] == 1 else image), "JPEG", quality=95
+    )
 
 
 def resized(image: np.ndarray, height: int, width: int) -> np.ndarray:

@@ -71,6 +71,24 @@ class Process:
         self._process.wait()
 
 
+def run_python(
+    *arguments: str, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs Python in the root of the repository until it ends.
+
+    Args:
+      arguments: those of the command `python`.
+      environment: all variables that it gets, those of this process if None.
+
+    Raises:
+      AssertionError: it has failed.
+    """
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 @contextlib.contextmanager
 def processes(folder: Path, commands: Mapping[str, Sequence[Sequence[str]]]) -> Iterator[Any]:
     """Runs a process for each command, and kills at the end those that still run.

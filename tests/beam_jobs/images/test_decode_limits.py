@@ -14,15 +14,10 @@ pytest.importorskip("apache_beam")
 from beam_jobs.images.decode_limits import memory_bytes
 from beam_jobs.images.image import ImageOptions, store_image
 from beam_jobs.rejection import Reason, RejectionError
+from tests.support.pictures import encode
 
 SIZE = (64, 48)
 PIXELS = SIZE[0] * SIZE[1]
-
-
-def saved(image: Image.Image, format_: str, **options: Any) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, format_, **options)
-    return buffer.getvalue()
 
 
 def paper(size: tuple[int, int] = SIZE, mode: str = "RGB") -> Image.Image:
@@ -47,7 +42,7 @@ def refusal(data: bytes, **options: Any) -> RejectionError:
 
 
 def test_repeated_scans_are_refused_undecoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = with_repeated_scan(saved(paper(), "JPEG", progressive=True), 490)
+    data = with_repeated_scan(encode(paper(), "JPEG", progressive=True), 490)
     monkeypatch.setattr(Image.Image, "load", None)
     error = refusal(data, max_pixels=30 * PIXELS)
     assert error.reason == Reason.TOO_MANY_SCANS
@@ -58,9 +53,9 @@ def test_repeated_scans_are_refused_undecoded(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_repeated_scans_of_a_sequential_file_are_refused() -> None:
-    gray = saved(paper(mode="L"), "JPEG")
+    gray = encode(paper(mode="L"), "JPEG")
     start = gray.rindex(b"\xff\xda")
-    rgb = bytearray(saved(paper(), "JPEG", subsampling=0))
+    rgb = bytearray(encode(paper(), "JPEG", subsampling=0))
     # One component a scan: the file's own tables, the scan of a gray file for component 1.
     head = bytes(rgb[: rgb.rindex(b"\xff\xda")])
     assert refusal(head + gray[start:-2] * 17 + b"\xff\xd9", max_pixels=PIXELS).reason == (
@@ -71,11 +66,11 @@ def test_repeated_scans_of_a_sequential_file_are_refused() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        pytest.param(saved(paper(), "JPEG"), id="sequential"),
-        pytest.param(saved(paper(mode="L"), "JPEG"), id="gray"),
-        pytest.param(saved(paper(), "JPEG", progressive=True), id="progressive"),
-        pytest.param(saved(paper(), "JPEG", comment=b"\xff\xda" * 40), id="comment"),
-        pytest.param(saved(paper(), "JPEG") + b"\xff\xda" * 40, id="behind_the_only_scan"),
+        pytest.param(encode(paper(), "JPEG"), id="sequential"),
+        pytest.param(encode(paper(mode="L"), "JPEG"), id="gray"),
+        pytest.param(encode(paper(), "JPEG", progressive=True), id="progressive"),
+        pytest.param(encode(paper(), "JPEG", comment=b"\xff\xda" * 40), id="comment"),
+        pytest.param(encode(paper(), "JPEG") + b"\xff\xda" * 40, id="behind_the_only_scan"),
     ],
 )
 def test_usual_numbers_of_scans_are_accepted_at_the_largest_size(data: bytes) -> None:
@@ -85,7 +80,7 @@ def test_usual_numbers_of_scans_are_accepted_at_the_largest_size(data: bytes) ->
 def test_an_image_that_needs_too_much_memory_is_refused_undecoded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    data = saved(Image.new("L", (2000, 1000)), "PNG")
+    data = encode(Image.new("L", (2000, 1000)), "PNG")
     monkeypatch.setattr(Image.Image, "load", None)
     error = refusal(data, max_memory_bytes=25 << 20)
     assert error.reason == Reason.TOO_MUCH_MEMORY
@@ -132,7 +127,7 @@ def test_no_image_takes_more_memory_than_was_estimated(
 ) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6 if turned else 1
-    data = saved(paper((2500, 2000), mode), format_, exif=exif, **options)
+    data = encode(paper((2500, 2000), mode), format_, exif=exif, **options)
     with Image.open(io.BytesIO(data)) as image:
         estimate = memory_bytes(image)
     assert estimate > 50e6

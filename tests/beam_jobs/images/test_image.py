@@ -18,10 +18,10 @@ from tests.support.image_files import (
     bounds_of_dark,
     decoded,
     drawn,
-    encoded,
     noise,
     oriented,
 )
+from tests.support.pictures import encode
 
 MODES_OF_FORMAT = {
     "JPEG": ("L", "RGB", "CMYK"),
@@ -56,7 +56,7 @@ def in_mode(image: Image.Image, mode: str) -> Image.Image:
 )
 @pytest.mark.parametrize("channels", [None, 1, 3])
 def test_every_format_and_mode(format_: str, mode: str, channels: Any) -> None:
-    data = encoded(in_mode(drawn(), mode), format_)
+    data = encode(in_mode(drawn(), mode), format_)
     with Image.open(io.BytesIO(data)) as opened:
         gray = opened.mode in GRAY
     stored = store_image(data, [BOX], ImageOptions(channels=channels, quality=95))
@@ -72,14 +72,14 @@ def test_every_format_and_mode(format_: str, mode: str, channels: Any) -> None:
 @pytest.mark.parametrize(
     ("data", "options", "kept"),
     [
-        pytest.param(encoded(noise(), "JPEG"), ImageOptions(), True, id="rgb"),
-        pytest.param(encoded(noise().convert("L"), "JPEG"), ImageOptions(), True, id="gray"),
-        pytest.param(encoded(noise(), "JPEG"), ImageOptions(channels=3), True, id="rgb_wanted"),
+        pytest.param(encode(noise(), "JPEG"), ImageOptions(), True, id="rgb"),
+        pytest.param(encode(noise().convert("L"), "JPEG"), ImageOptions(), True, id="gray"),
+        pytest.param(encode(noise(), "JPEG"), ImageOptions(channels=3), True, id="rgb_wanted"),
         pytest.param(
-            encoded(noise(), "JPEG", progressive=True), ImageOptions(), True, id="progressive"
+            encode(noise(), "JPEG", progressive=True), ImageOptions(), True, id="progressive"
         ),
         pytest.param(
-            encoded(
+            encode(
                 noise(),
                 "JPEG",
                 icc_profile=ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes(),
@@ -90,18 +90,18 @@ def test_every_format_and_mode(format_: str, mode: str, channels: Any) -> None:
         ),
         pytest.param(oriented(noise(), "JPEG", 1), ImageOptions(), True, id="upright_by_tag"),
         pytest.param(
-            encoded(noise(), "JPEG", quality=50), ImageOptions(quality=95), True, id="low_quality"
+            encode(noise(), "JPEG", quality=50), ImageOptions(quality=95), True, id="low_quality"
         ),
-        pytest.param(encoded(noise((64, 64)), "JPEG"), ImageOptions(max_side=64), True, id="fits"),
-        pytest.param(encoded(noise(), "JPEG"), ImageOptions(max_side=63), False, id="too_large"),
-        pytest.param(encoded(noise(), "JPEG"), ImageOptions(max_side=20), False, id="drafted"),
-        pytest.param(encoded(noise(), "JPEG"), ImageOptions(channels=1), False, id="gray_wanted"),
+        pytest.param(encode(noise((64, 64)), "JPEG"), ImageOptions(max_side=64), True, id="fits"),
+        pytest.param(encode(noise(), "JPEG"), ImageOptions(max_side=63), False, id="too_large"),
+        pytest.param(encode(noise(), "JPEG"), ImageOptions(max_side=20), False, id="drafted"),
+        pytest.param(encode(noise(), "JPEG"), ImageOptions(channels=1), False, id="gray_wanted"),
         pytest.param(
-            encoded(noise().convert("L"), "JPEG"), ImageOptions(channels=3), False, id="rgb_of_gray"
+            encode(noise().convert("L"), "JPEG"), ImageOptions(channels=3), False, id="rgb_of_gray"
         ),
-        pytest.param(encoded(noise().convert("CMYK"), "JPEG"), ImageOptions(), False, id="cmyk"),
+        pytest.param(encode(noise().convert("CMYK"), "JPEG"), ImageOptions(), False, id="cmyk"),
         pytest.param(oriented(noise(), "JPEG", 3), ImageOptions(), False, id="turned"),
-        pytest.param(encoded(noise(), "PNG"), ImageOptions(), False, id="png"),
+        pytest.param(encode(noise(), "PNG"), ImageOptions(), False, id="png"),
     ],
 )
 def test_a_jpeg_is_kept_byte_for_byte_exactly_if_nothing_changes(
@@ -114,7 +114,7 @@ def test_a_jpeg_is_kept_byte_for_byte_exactly_if_nothing_changes(
 
 @pytest.mark.parametrize("options", [JPEG, RAW], ids=["jpeg", "raw"])
 def test_equal_files_give_equal_bytes(options: ImageOptions) -> None:
-    data = encoded(noise(), "PNG")
+    data = encode(noise(), "PNG")
     first, second = store_image(data, [BOX], options), store_image(data, [BOX], options)
     assert len(first.encoded) > 1000
     assert (first.encoded, first.boxes) == (second.encoded, second.boxes)
@@ -122,18 +122,18 @@ def test_equal_files_give_equal_bytes(options: ImageOptions) -> None:
 
 @pytest.mark.parametrize("format_", ["JPEG", "PNG", "TIFF", "WEBP"])
 def test_a_broken_color_profile_does_not_cost_the_image(format_: str) -> None:
-    stored = store_image(encoded(drawn(), format_, icc_profile=b"garbage" * 30), [BOX], JPEG)
+    stored = store_image(encode(drawn(), format_, icc_profile=b"garbage" * 30), [BOX], JPEG)
     assert bounds_of_dark(decoded(stored)) == pytest.approx(stored.boxes[0][:4], abs=1 / 32)
 
 
 def test_clipped_boxes_are_counted() -> None:
-    stored = store_image(encoded(drawn(), "PNG"), [BOX, (-1.0, 0.0, 9.0, 9.0, "b")], JPEG)
+    stored = store_image(encode(drawn(), "PNG"), [BOX, (-1.0, 0.0, 9.0, 9.0, "b")], JPEG)
     assert stored.clipped_boxes == 1
     assert [box[4] for box in stored.boxes] == ["TOTAL", "b"]
 
 
 def test_pixels_are_those_of_the_image_not_of_its_file() -> None:
-    upright = store_image(encoded(drawn(), "PNG"), [], JPEG)
+    upright = store_image(encode(drawn(), "PNG"), [], JPEG)
     turned = drawn().transpose(Image.Transpose.ROTATE_90)
     for format_ in ("PNG", "TIFF", "WEBP"):
         again = store_image(oriented(turned, format_, 6), [], JPEG)

@@ -12,6 +12,7 @@ pytest.importorskip("apache_beam")
 
 from beam_jobs.images.image import ImageOptions, store_image
 from beam_jobs.rejection import RejectionError
+from tests.support.pictures import encode
 
 KINDS: dict[str, dict[str, Any]] = {
     "gray": {"mode": "L"},
@@ -28,9 +29,7 @@ def jpeg(*, seed: int, mode: str = "RGB", **options: Any) -> bytes:
     pixels = np.full((90, 60, 3), 235, np.uint8)
     for top in range(8, 84, 8):
         pixels[top : top + 3, 6 : int(rng.integers(12, 54))] = rng.integers(0, 90, 3)
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).convert(mode).save(buffer, "JPEG", quality=90, **options)
-    return buffer.getvalue()
+    return encode(Image.fromarray(pixels).convert(mode), "JPEG", quality=90, **options)
 
 
 def lossless_jpeg(width: int = 64, height: int = 48) -> bytes:

@@ -1,7 +1,6 @@
 """An image that kills, stalls or exhausts the process that prepares it costs only itself."""
 
 import dataclasses
-import io
 import json
 import signal
 import subprocess
@@ -18,7 +17,8 @@ from beam_jobs.errors import BuildError
 from beam_jobs.images.image import ImageOptions, store_image, without_pixels
 from beam_jobs.images.process import ImageProcess
 from beam_jobs.rejection import Reason, RejectionError
-from schemas.manifest import Manifest
+from tests.support.dataset_files import manifest_of
+from tests.support.pictures import encode
 from tests.support.receipts import contents, write_receipts
 
 pytestmark = pytest.mark.slow
@@ -54,11 +54,9 @@ OPTIONS = ImageOptions(max_seconds=1, max_memory_bytes=100 << 20)
 
 
 def png(width: int = 64, height: int = 48) -> bytes:
-    buffer = io.BytesIO()
     image = Image.new("RGB", (width, height), "white")
     image.paste("black", (6, 4, 22, 12))
-    image.save(buffer, "PNG")
-    return buffer.getvalue()
+    return encode(image, "PNG")
 
 
 @pytest.fixture
@@ -190,14 +188,13 @@ def test_a_process_that_does_not_start_ends_the_build(
 def test_only_large_images_are_prepared_apart(process: ImageProcess) -> None:
     small = store_image(png(KILLED), [], OPTIONS, large=process.store_image)
     assert small.full_size == (KILLED, 48)
-    large = io.BytesIO()
-    Image.new("1", (KILLED, 400_000)).save(large, "PNG")
+    large = encode(Image.new("1", (KILLED, 400_000)), "PNG")
     options = dataclasses.replace(OPTIONS, max_memory_bytes=2 << 30)
     with (
         ImageProcess(options) as process,
         pytest.raises(RejectionError, match="ended 2 processes") as caught,
     ):
-        store_image(large.getvalue(), [], options, large=process.store_image)
+        store_image(large, [], options, large=process.store_image)
     assert caught.value.reason == Reason.KILLED_WORKER
 
 
@@ -221,7 +218,7 @@ def test_a_build_survives_an_image_that_ends_its_worker(
     assert ("killer.png (id 'killer') takes more than 10 s" in first.stderr) == (width == STALLS)
     assert second.returncode == 0, second.stderr
     assert f"quarantined  1: {reason} 1" in second.stdout
-    counts = Manifest.from_json((output / "manifest.json").read_text()).counts
+    counts = manifest_of(output).counts
     assert (counts.inputs, counts.written) == (14, 13)
     assert counts.quarantined == {reason: 1}
     built, expected = contents(output), contents(sound)

@@ -12,7 +12,8 @@ pytest.importorskip("apache_beam")
 
 from beam_jobs.images.image import FORMATS, ImageOptions, store_image
 from beam_jobs.rejection import Reason, RejectionError
-from tests.support.image_files import JPEG, decoded, drawn, encoded, noise, oriented
+from tests.support.image_files import JPEG, decoded, drawn, noise, oriented
+from tests.support.pictures import encode
 
 
 @pytest.mark.parametrize(
@@ -32,25 +33,25 @@ from tests.support.image_files import JPEG, decoded, drawn, encoded, noise, orie
             id="one_byte",
         ),
         pytest.param(
-            encoded(drawn(), "PPM"),
+            encode(drawn(), "PPM"),
             Reason.UNSUPPORTED_FORMAT,
             f"format PPM is not accepted: convert it to one of {', '.join(FORMATS)}",
             id="ppm",
         ),
         pytest.param(
-            encoded(drawn(), "ICO", sizes=[(32, 32)]),
+            encode(drawn(), "ICO", sizes=[(32, 32)]),
             Reason.UNSUPPORTED_FORMAT,
             f"format ICO is not accepted: convert it to one of {', '.join(FORMATS)}",
             id="ico",
         ),
         pytest.param(
-            encoded(drawn((100, 15), (1, 1, 9, 9)), "PNG"),
+            encode(drawn((100, 15), (1, 1, 9, 9)), "PNG"),
             Reason.TOO_SMALL,
             "100×15 pixels; the shorter side must be at least 16",
             id="too_small",
         ),
         pytest.param(
-            encoded(Image.new("1", (1001, 1000)), "PNG"),
+            encode(Image.new("1", (1001, 1000)), "PNG"),
             Reason.TOO_MANY_PIXELS,
             "1001×1000 pixels are more than the 1000000 allowed: raise --max-pixels if the image "
             "is genuine",
@@ -78,7 +79,7 @@ def test_a_decompression_bomb_is_refused_undecoded() -> None:
 
 def test_a_box_outside_the_image_refuses_it() -> None:
     with pytest.raises(RejectionError, match="has no area inside the image of 48×32") as caught:
-        store_image(encoded(drawn(), "PNG"), [(48.0, 0.0, 60.0, 9.0, "x")], JPEG)
+        store_image(encode(drawn(), "PNG"), [(48.0, 0.0, 60.0, 9.0, "x")], JPEG)
     assert caught.value.reason == Reason.BOX_OUTSIDE
 
 
@@ -95,7 +96,7 @@ def test_heic_without_its_decoder_says_what_to_install(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("format_", ["JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF"])
 @pytest.mark.parametrize("part", [0.6, 0.98])
 def test_a_truncated_file_is_refused(format_: str, part: float) -> None:
-    data = encoded(noise(), format_)
+    data = encode(noise(), format_)
     with pytest.raises(RejectionError) as caught:
         store_image(data[: int(part * len(data))], [], JPEG)
     assert caught.value.reason in {Reason.TRUNCATED, Reason.CORRUPT, Reason.NOT_AN_IMAGE}
@@ -107,7 +108,7 @@ def test_a_truncated_file_is_refused(format_: str, part: float) -> None:
 
 DAMAGED = {
     format_: oriented(noise((40, 30)), format_, 6) for format_ in ("JPEG", "PNG", "WEBP", "TIFF")
-} | {format_: encoded(noise((40, 30)), format_) for format_ in ("BMP", "GIF")}
+} | {format_: encode(noise((40, 30)), format_) for format_ in ("BMP", "GIF")}
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

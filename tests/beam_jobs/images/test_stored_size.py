@@ -9,7 +9,8 @@ pytest.importorskip("apache_beam")
 
 from beam_jobs.images.image import ImageOptions, store_image
 from beam_jobs.sources.row import Box
-from tests.support.image_files import BOX, bounds_of_dark, decoded, drawn, encoded, oriented
+from tests.support.image_files import BOX, bounds_of_dark, decoded, drawn, oriented
+from tests.support.pictures import encode
 
 
 @pytest.mark.parametrize(
@@ -29,7 +30,7 @@ def test_larger_images_are_scaled_down(
 ) -> None:
     box: Box = (0.0, 0.0, size[0] / 2, size[1] / 2, "a")
     stored = store_image(
-        encoded(Image.new("RGB", size, "red"), format_), [box], ImageOptions(max_side=max_side)
+        encode(Image.new("RGB", size, "red"), format_), [box], ImageOptions(max_side=max_side)
     )
     assert (stored.width, stored.height) == expected
     assert decoded(stored).shape == (*expected[::-1], 3)
@@ -39,7 +40,7 @@ def test_larger_images_are_scaled_down(
 
 def test_a_large_photo_without_its_exif_data_is_the_same_photo() -> None:
     photo = drawn((200, 100))
-    plain = encoded(photo, "JPEG", quality=95, subsampling=0)
+    plain = encode(photo, "JPEG", quality=95, subsampling=0)
     files = [plain, oriented(photo, "JPEG", 1), oriented(photo, "JPEG", 3)]
     same, again, turned = (store_image(data, [], ImageOptions(max_side=50)) for data in files)
     assert same.pixels.size < same.full_size  # decoded at a reduced scale
@@ -59,7 +60,7 @@ def test_raw_images_are_padded_and_their_boxes_moved(size: tuple[int, int]) -> N
     width, height = size
     dark = (0, 0, width // 2, height // 2)
     stored = store_image(
-        encoded(drawn(size, dark), "PNG"),
+        encode(drawn(size, dark), "PNG"),
         [(*map(float, dark), "a")],
         ImageOptions(encoding="raw", raw_size=(80, 60), channels=3),
     )
@@ -80,7 +81,7 @@ def test_raw_images_are_padded_and_their_boxes_moved(size: tuple[int, int]) -> N
 @pytest.mark.parametrize("channels", [1, 3])
 def test_raw_images_are_stretched_and_their_boxes_stay(channels: Any) -> None:
     options = ImageOptions(encoding="raw", raw_size=(64, 96), fit="stretch", channels=channels)
-    stored = store_image(encoded(drawn(), "PNG"), [BOX], options)
+    stored = store_image(encode(drawn(), "PNG"), [BOX], options)
     assert (stored.height, stored.width, stored.channels) == (64, 96, channels)
     assert len(stored.encoded) == 64 * 96 * channels
     assert stored.boxes[0][:4] == (6 / 48, 4 / 32, 22 / 48, 12 / 32)
@@ -91,13 +92,13 @@ def test_raw_images_are_stretched_and_their_boxes_stay(channels: Any) -> None:
 @pytest.mark.parametrize("fit", ["pad", "stretch"])
 def test_a_raw_image_of_extreme_shape_keeps_a_pixel(fit: Any, size: tuple[int, int]) -> None:
     options = ImageOptions(encoding="raw", raw_size=(256, 256), channels=1, fit=fit)
-    stored = store_image(encoded(Image.new("L", size, 0), "PNG"), [], options)
+    stored = store_image(encode(Image.new("L", size, 0), "PNG"), [], options)
     assert (stored.height, stored.width) == (256, 256)
     assert decoded(stored).min() < 50
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB"])
 def test_a_jpeg_of_extreme_shape_keeps_a_pixel(mode: str) -> None:
-    data = encoded(Image.new(mode, (16, 33_000)), "JPEG")
+    data = encode(Image.new(mode, (16, 33_000)), "JPEG")
     stored = store_image(data, [], ImageOptions())
     assert (stored.width, stored.height) == (1, 1024)

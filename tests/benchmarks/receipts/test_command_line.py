@@ -1,8 +1,6 @@
 """The command that generates receipts: its options, its errors and what it imports."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ from PIL import Image
 from benchmarks.receipts import generate
 from benchmarks.receipts.__main__ import main
 from benchmarks.receipts.corpus import RECORDS_NAME
+from tests.support.processes import run_python
 
 
 @pytest.mark.parametrize(
@@ -60,11 +59,4 @@ def test_import_loads_no_package_that_reads_the_disk() -> None:
         "import sys, benchmarks.receipts.__main__ as m;"
         "print([n for n in ('faker', 'segno', 'barcode', 'matplotlib') if n in sys.modules])"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parents[3],
-    )
-    assert result.stdout.strip() == "[]"
+    assert run_python("-c", code).stdout.strip() == "[]"

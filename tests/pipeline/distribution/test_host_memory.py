@@ -1,8 +1,6 @@
 """Memory that a process keeps from batch to batch."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import tensorflow as tf
 
 from pipeline.distribution import host_memory
 from pipeline.distribution.host_memory import keep_host_memory
+from tests.support.processes import run_python
 
 ALLOCATOR = (
     "TF_CPU_ALLOCATOR_USE_BFC",
@@ -28,15 +27,8 @@ ALLOCATOR = (
 def printed(*command: str, environment: Mapping[str, str] | None = None) -> str:
     """Runs `tests.support.host_memory_worker`, and returns what it prints."""
     inherited = {name: value for name, value in os.environ.items() if name not in ALLOCATOR}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.support.host_memory_worker", *command],
-        env={**inherited, **(environment or {})},
-        cwd=Path(__file__).parents[3],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
+    worker = ("-m", "tests.support.host_memory_worker", *command)
+    return run_python(*worker, environment={**inherited, **(environment or {})}).stdout
 
 
 def touched_anew(

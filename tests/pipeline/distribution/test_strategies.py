@@ -24,7 +24,6 @@ from pipeline.records.info import DatasetInfo, load_info
 from pipeline.train import main
 from pipeline.training.options import TrainOptions
 from pipeline.training.trainer import Trainer
-from tests.support.dataset_factory import write_dataset
 from tests.support.tiny_task import TinyTask
 
 pytestmark = pytest.mark.slow
@@ -33,8 +32,8 @@ PS = {"chief": ["a:1"], "worker": ["a:2", "a:3"], "ps": ["a:4"]}
 
 
 @pytest.fixture(scope="module")
-def info(tmp_path_factory: pytest.TempPathFactory) -> DatasetInfo:
-    return load_info(write_dataset(tmp_path_factory.mktemp("names") / "receipts"))
+def info(directory: Path) -> DatasetInfo:
+    return load_info(directory)
 
 
 @pytest.fixture(autouse=True)

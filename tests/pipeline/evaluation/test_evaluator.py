@@ -16,18 +16,12 @@ from pipeline.dataset import make_evaluation_dataset
 from pipeline.records.info import load_info
 from pipeline.train import main
 from pipeline.training.trainer import Trainer, TrainOptions
-from tests.support.dataset_factory import exclude, write_dataset
+from tests.support.dataset_factory import LAYOUTS, exclude, write_dataset
 from tests.support.tiny_task import TinyTask
 
 pytestmark = pytest.mark.slow
 
-COUNTS = {"alpha": 20, "beta": 9, "gamma": 2, "omega": 1}
-NAMES = sorted(COUNTS)
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("evaluator") / "receipts", counts=COUNTS)
+NAMES = sorted(LAYOUTS)
 
 
 def trainer(directory: Path, batch_size: int) -> Trainer:
@@ -60,7 +54,7 @@ def test_counts_what_was_taken_for_what(directory: Path, batch_size: int):
     assert evaluation.confusion is not None
     np.add.at(found, tuple(evaluation.confusion[:, :2].T), evaluation.confusion[:, 2])
     np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(evaluation.records, [COUNTS[name] for name in NAMES])
+    np.testing.assert_array_equal(evaluation.records, [LAYOUTS[name] for name in NAMES])
     recall = expected.diagonal() / expected.sum(axis=1)
     np.testing.assert_allclose(evaluation.by_layout["accuracy"], recall, rtol=1e-6)
     assert evaluation.averages["accuracy"] == pytest.approx(expected.trace() / 32)

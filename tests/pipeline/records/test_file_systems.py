@@ -3,8 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +14,7 @@ pytest.importorskip("tensorflow")
 import tensorflow as tf
 
 from pipeline.records.file_systems import TENSORFLOW_IO_SCHEMES
-from tests.support.processes import ROOT
+from tests.support.processes import run_python
 
 pytestmark = pytest.mark.slow
 
@@ -32,15 +30,8 @@ UNKNOWN = (
 
 def in_a_process(program: str, *arguments: str, environment: Mapping[str, str]) -> str:
     """Runs a program in its own process, as file systems stay loaded; returns what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return done.stdout
+    variables = {**os.environ, **environment}
+    return run_python("-c", program, *arguments, environment=variables).stdout
 
 
 def refusals(directories: Iterable[str], package: Path) -> list[str]:

@@ -22,9 +22,9 @@ EXCLUDED = {0: [0, 3], 2: [1, 2, 7]}
 
 
 @pytest.fixture(scope="module")
-def info(tmp_path_factory: pytest.TempPathFactory) -> DatasetInfo:
+def info(directory: Path) -> DatasetInfo:
     """Four shards of eight records."""
-    return load_info(write_dataset(tmp_path_factory.mktemp("table") / "whole"))
+    return load_info(directory)
 
 
 @pytest.fixture(scope="module")

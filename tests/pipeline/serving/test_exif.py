@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from pipeline.serving.exif import orientation, upright
+from tests.support.pictures import encode
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (24, 40, 3), dtype=np.uint8)
 ORIENTATION, MAKER = 0x0112, 0x010F
@@ -24,9 +25,7 @@ def jpeg(number: int | None, byte_order: str = "<", *, comment: bytes = b"") -> 
     exif[MAKER] = "a maker whose name is kept elsewhere"
     if number is not None:
         exif[ORIENTATION] = number
-    buffer = io.BytesIO()
-    Image.fromarray(PIXELS).save(buffer, "JPEG", exif=exif, comment=comment)
-    return buffer.getvalue()
+    return encode(Image.fromarray(PIXELS), "JPEG", exif=exif, comment=comment)
 
 
 @tf.function(input_signature=[tf.TensorSpec([], tf.string)])
@@ -44,18 +43,12 @@ def test_turns_as_pillow_does(number: int, byte_order: str):
     np.testing.assert_array_equal(turned(file), expected)
 
 
-def without_exif() -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(PIXELS).save(buffer, "JPEG")
-    return buffer.getvalue()
-
-
 @pytest.mark.parametrize(
     "file",
     [
         pytest.param(b"", id="empty"),
         pytest.param(b"Exif\0\0", id="only the signature"),
-        pytest.param(without_exif(), id="no EXIF"),
+        pytest.param(encode(Image.fromarray(PIXELS), "JPEG"), id="no EXIF"),
         pytest.param(jpeg(None), id="EXIF without it"),
         pytest.param(jpeg(6)[:60], id="cut off"),
         pytest.param(b"\xff\xd8\xff\xe1\0\0Exif\0\0II*\0" + b"\xff" * 100, id="offset beyond"),

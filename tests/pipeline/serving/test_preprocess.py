@@ -1,7 +1,7 @@
 """Image files in the graph become what the build and the input pipeline make of them."""
 
 import dataclasses
-import io
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,14 +16,14 @@ from pipeline.config import InputConfig
 from pipeline.input.decode import jpeg_image, raw_images
 from pipeline.records.info import DatasetInfo, load_info
 from pipeline.serving.preprocess import read_image
-from tests.support.dataset_factory import write_dataset
+from tests.support.pictures import encode
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def info(tmp_path_factory: pytest.TempPathFactory) -> DatasetInfo:
-    return load_info(write_dataset(tmp_path_factory.mktemp("dataset") / "receipts"))
+def info(directory: Path) -> DatasetInfo:
+    return load_info(directory)
 
 
 def receipt(width: int, height: int, mode: str = "RGB") -> Image.Image:
@@ -46,10 +46,8 @@ def receipt(width: int, height: int, mode: str = "RGB") -> Image.Image:
 def encoded(image: Image.Image, form: str, orientation: int = 1) -> bytes:
     exif = Image.Exif()
     exif[0x0112] = orientation
-    buffer = io.BytesIO()
     options = {"quality": 93, "exif": exif} if form == "JPEG" else {}
-    image.save(buffer, form, **options)
-    return buffer.getvalue()
+    return encode(image, form, **options)
 
 
 FILES = {
