@@ -217,11 +217,15 @@ def test_a_prepared_chunk_is_found_by_one_request_an_image(
     asked = []
     state = files.state
 
+    def note(path: str) -> object:
+        asked.append(path)
+        return state(path)
+
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a new client, a listing, or an image that is prepared again")
 
     with monkeypatch.context() as patch:
-        patch.setattr(files, "state", lambda path: (asked.append(path), state(path))[1])
+        patch.setattr(files, "state", note)
         patch.setattr(FileSystems, "match", refuse)
         patch.setattr(files.store_of(FileSystems.get_scheme(root)), "list_below", refuse)
         patch.setattr(beam_jobs.prepare.preparer, "store_image", refuse)
