@@ -22,7 +22,7 @@ def manifest_of(directory: Path) -> Manifest:
 
 
 def records_of(directory: Path, split: str) -> list[list[dict]]:
-    """Decoded records of each shard, found through its index."""
+    """Returns the decoded records of each shard, found through its index."""
     manifest = manifest_of(directory)
     shards = []
     for shard in manifest.splits[split].shards:

@@ -19,6 +19,7 @@ RAW = ImageOptions(encoding="raw", raw_size=(64, 32), channels=3)
 
 
 def drawn(size: tuple[int, int] = SIZE, dark: Sequence[int] = DARK) -> Image.Image:
+    """Returns a white image with a black rectangle."""
     image = Image.new("RGB", size, "white")
     image.paste("black", tuple(dark))
     return image
@@ -30,6 +31,7 @@ def noise(size: tuple[int, int] = (64, 48), seed: int = 0) -> Image.Image:
 
 
 def oriented(image: Image.Image, format_: str, orientation: int) -> bytes:
+    """Returns the file of an image, with an EXIF orientation; all pixels as sharp as can be."""
     lossless = {"JPEG": {"quality": 95, "subsampling": 0}, "WEBP": {"lossless": True}}
     if format_ == "TIFF":
         return encode(image, format_, tiffinfo={ORIENTATION: orientation})
@@ -39,7 +41,7 @@ def oriented(image: Image.Image, format_: str, orientation: int) -> bytes:
 
 
 def decoded(stored: StoredImage) -> np.ndarray:
-    """Pixels that a reader of the record sees, [height, width, channels]."""
+    """Returns the pixels that a reader of the record sees, [height, width, channels]."""
     shape = (stored.height, stored.width, stored.channels)
     if stored.format == "raw":
         return np.frombuffer(stored.encoded, np.uint8).reshape(shape)
@@ -49,7 +51,7 @@ def decoded(stored: StoredImage) -> np.ndarray:
 
 
 def bounds_of_dark(pixels: np.ndarray) -> tuple[float, ...]:
-    """xmin, ymin, xmax, ymax of the dark pixels, as fractions of the image."""
+    """Returns xmin, ymin, xmax, ymax of the dark pixels, as fractions of the image."""
     rows, columns = np.nonzero(pixels.min(axis=2) < 128)
     height, width = pixels.shape[:2]
     return (
