@@ -98,15 +98,7 @@ def test_importing_changes_no_environment_variable(package: str):
         "assert imported > 5, imported\n"
     )
     environment = {name: text for name, text in os.environ.items() if "LOG_LEVEL" not in name}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-        env=environment,
-    )
-    assert done.stdout == ""
+    assert run_python("-c", code, environment=environment).stdout == ""
 
 
 @pytest.mark.parametrize("package", PACKAGES)
