@@ -4,7 +4,8 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 DEMO := demo
 DIST := dist
-JOBS ?= 2
+# Tests that wait for processes of their own leave a core idle: more of them run at a time than there are cores.
+JOBS ?= 3
 # uv makes the other environments. It takes the Python there is, and trusts the certificates that the system does.
 UV_VERSION := 0.13.9
 UV := .venv-uv-$(UV_VERSION)/bin/uv

@@ -38,7 +38,7 @@ def test_duplicates_are_written_once_and_listed(tmp_path: Path, build, capsys):
         {rows[2]["id"], "png"},
     ]
     assert all(pair in pairs for pair in expected)
-    assert "duplicates   3 (1 with other labels than the record kept)" in capsys.readouterr().out
+    assert "duplicates    3 (1 with other labels than the record kept)" in capsys.readouterr().out
 
 
 def test_a_layout_that_only_a_duplicate_names_is_no_layout_of_the_dataset(tmp_path: Path, build):

@@ -217,7 +217,7 @@ def test_a_build_survives_an_image_that_ends_its_worker(
     assert first.returncode == (-signal.SIGKILL if width == KILLED else 1)
     assert ("killer.png (id 'killer') takes more than 10 s" in first.stderr) == (width == STALLS)
     assert second.returncode == 0, second.stderr
-    assert f"quarantined  1: {reason} 1" in second.stdout
+    assert f"quarantined   1: {reason} 1" in second.stdout
     counts = manifest_of(output).counts
     assert (counts.inputs, counts.written) == (14, 13)
     assert counts.quarantined == {reason: 1}
