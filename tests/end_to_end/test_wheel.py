@@ -108,6 +108,23 @@ def test_version_is_that_of_schemas(wheel: Path):
     assert wheel.name.startswith(f"tillroll-{schemas.__version__}-")
 
 
+def test_links_are_those_of_the_repository_that_builds(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("GITHUB_SERVER_URL", "https://example.org")
+    monkeypatch.setenv("GITHUB_REPOSITORY", "somebody/fork")
+    wheel = build(source, tmp_path)
+    with ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        lines = archive.read(name).decode().splitlines()
+    assert [line for line in lines if line.startswith("Project-URL: ")] == [
+        "Project-URL: Source, https://example.org/somebody/fork",
+        "Project-URL: Documentation, https://example.org/somebody/fork/tree/HEAD/docs",
+        "Project-URL: Issues, https://example.org/somebody/fork/issues",
+        "Project-URL: Changelog, https://example.org/somebody/fork/blob/HEAD/CHANGELOG.md",
+    ]
+
+
 def need_library_of(package: str) -> None:
     library = NEEDS.get(package)
     if library and importlib.util.find_spec(library) is None:
