@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from pipeline.augmentation.pixels import to_float32
 from pipeline.config import InputConfig
-from pipeline.dataset import make_evaluation_dataset
+from pipeline.dataset import EvaluationDataset, make_evaluation_dataset
 from pipeline.records.info import DatasetInfo
 from pipeline.tasks.base import MetricValue, Task
 
@@ -58,16 +58,11 @@ class Evaluator:
         self._config = config.with_features("layout_id", "weight")
         self._global_batch_size = global_batch_size
         self._labels = len(info.vocabulary(config.label))
+        self._datasets: dict[str, EvaluationDataset] = {}
 
     def evaluate(self, split: str) -> Evaluation:
         """Computes loss and metrics over a split; every worker must call it."""
-        dataset, steps = make_evaluation_dataset(
-            self._strategy,
-            self._info.data_dir,
-            split=split,
-            global_batch_size=self._global_batch_size,
-            config=self._config,
-        )
+        dataset, steps = self._dataset(split)
         batches = iter(dataset)
         # Sums over many steps are made on the host in float64: float32 would round them.
         sums: dict[str, npt.NDArray[np.float64]] = {}
@@ -91,6 +86,18 @@ class Evaluator:
             records=sums["loss"][1],
             confusion=self._confusion(np.concatenate(pairs)) if pairs else None,
         )
+
+    def _dataset(self, split: str) -> EvaluationDataset:
+        """Makes the dataset of a split, once: its index, maybe a remote one, is read for that."""
+        if split not in self._datasets:
+            self._datasets[split] = make_evaluation_dataset(
+                self._strategy,
+                self._info.data_dir,
+                split=split,
+                global_batch_size=self._global_batch_size,
+                config=self._config,
+            )
+        return self._datasets[split]
 
     def _confusion(self, pairs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Counts pairs coded as label · labels + prediction, to int64 [pairs, 3]."""

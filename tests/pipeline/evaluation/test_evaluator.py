@@ -60,6 +60,17 @@ def test_counts_what_was_taken_for_what(directory: Path, batch_size: int):
     assert evaluation.averages["accuracy"] == pytest.approx(expected.trace() / 32)
 
 
+def test_a_split_that_is_evaluated_again_is_not_loaded_again(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+):
+    made = trainer(directory, 5)
+    first = made.evaluate("train")
+    monkeypatch.setattr("pipeline.evaluation.evaluator.make_evaluation_dataset", None)
+    second = made.evaluate("train")
+    assert second.averages == first.averages
+    np.testing.assert_array_equal(second.records, first.records)
+
+
 def test_a_run_tells_of_layouts(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     """In the log, in a table, on the console, and in TensorBoard without a tag a layout."""
     options = ["--steps=4", "--global-batch-size=8", "--evaluate-every=2", "--steps-per-call=1"]
