@@ -18,9 +18,10 @@ BANNED = {
 }
 LIBRARIES = {
     "schemas": ("numpy", "tensorflow_metadata"),
-    "beam_jobs": ("apache_beam.runners.worker.operations", "requests"),
+    "beam_jobs": ("apache_beam", "apache_beam.runners.worker.operations", "requests"),
     "pipeline": ("tensorflow", "keras", "matplotlib", "tensorflow_metadata"),
     "benchmarks": (
+        "numpy",
         "apache_beam.runners.worker.operations",
         "requests",
         "tensorflow",

@@ -19,7 +19,8 @@ def test_it_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert "       3,000 records: table s " in capsys.readouterr().out
     written = json.loads(figures.read_text())
     assert [each["records"] for each in written] == [3000, 500]
-    assert all(each["peak MB"] > each["of that TensorFlow MB"] > 0 for each in written)
+    # So few records may fit into what TensorFlow's import took and gave back.
+    assert all(each["peak MB"] >= each["of that TensorFlow MB"] > 0 for each in written)
 
 
 def test_the_peak_is_not_that_of_the_process_that_started_this_one():
