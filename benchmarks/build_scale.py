@@ -33,7 +33,7 @@ from schemas.receipt import LAYOUT, receipt_features
 from schemas.statistics import FeatureSummary, RecordSummary
 
 _SPLITS = {"train": 0.9, "validation": 0.1}
-_RECORD_BYTES = 104_857  # 1,280 records a shard
+_RECORD_BYTES = 104_857  # 1,280 records per shard
 _DEALT_BUCKETS = 20
 IntArray = npt.NDArray[np.int64]
 

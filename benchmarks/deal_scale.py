@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(
         f"{known.rows:,} rows, {known.layouts:,} layouts, {known.workers} processes: "
         f"{run.elapsed_s:.0f} s, {run.peak_bytes / 1e9:.2f} GB, "
-        f"{run.peak_bytes / known.rows:.0f} bytes a row"
+        f"{run.peak_bytes / known.rows:.0f} bytes per row"
     )
     return 0
 

@@ -274,7 +274,7 @@ def draw(rows: Sequence[Mapping[str, Any]], path: str, sweep: str | None) -> Non
             axes.barh(name, row["adds ms/image"], left=before)
             before += row["adds ms/image"]
         axes.invert_yaxis()
-        axes.set(xlabel="ms an image, up to each stage")
+        axes.set(xlabel="ms per image, up to each stage")
     figure.savefig(path, dpi=120)
 
 

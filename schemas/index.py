@@ -85,7 +85,7 @@ class RecordIndex:
     @classmethod
     def of_rows(cls, rows: Sequence[IndexRow], *, shard: int, categories: Sequence[str]) -> Self:
         """Makes the index of one shard from its rows, which have these categories."""
-        # Not an array of strings: NumPy pads each to the longest, with four bytes a character.
+        # Not an array of strings: NumPy pads each to the longest, with four bytes per character.
         encoded = [row.id.encode() for row in rows]
 
         def column(name: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

@@ -236,8 +236,8 @@ def _check_index(
                     "positions beyond them",
                 )
             )
-    # 64 bits an id, as the ids of a whole dataset are compared in memory. Among 100 million ids two
-    # share their hash by chance once in some 4,000 datasets.
+    # 64 bits per id, as the ids of a whole dataset are compared in memory. Among 100 million ids
+    # two share their hash by chance once in some 4,000 datasets.
     digests = [hashlib.blake2b(id_.encode(), digest_size=8).digest() for id_ in index.ids()]
     check.id_hashes = np.frombuffer(b"".join(digests), np.uint64)
     return index

@@ -151,7 +151,7 @@ def deal(seed: int, purpose: str, index: int, options: Sequence[T]) -> T:
 
 def draw_layout(seed: int, index: int) -> Layout:
     """Layout number `index` of a corpus; the lower, the more common."""
-    # What `rng` draws, it draws in the order of these lines: moving one changes every corpus.
+    # `rng` draws in the order of these lines: moving one changes every corpus.
     rng = stream(seed, "layout", index)
     market = deal(seed, "market", index, MARKETS)
     family = deal(seed, "family", index, FAMILIES)

@@ -132,7 +132,7 @@ def training_records(
     def of_epoch(number: tf.Tensor) -> tf.data.Dataset:
         epoch = plan.epoch(number, arrays)
         first = tf.maximum(start_step - number * steps, 0)
-        # Of the steps from the very first on, every `workers`-th is this worker's. With 8 steps an
+        # Of the steps from the very first on, every `workers`-th is this worker's. With 8 steps per
         # epoch, worker 1 of 3 that start at step 10 makes 11 14 17 20: steps 3 and 6 of epoch 1,
         # steps 1 and 4 of epoch 2.
         first = first + (start_step + shard.worker - number * steps - first) % shard.workers

@@ -72,7 +72,7 @@ def test_a_split_that_is_evaluated_again_is_not_loaded_again(
 
 
 def test_a_run_tells_of_layouts(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
-    """In the log, in a table, on the console, and in TensorBoard without a tag a layout."""
+    """In the log, in a table, on the console, and in TensorBoard without one tag per layout."""
     options = ["--steps=4", "--global-batch-size=8", "--evaluate-every=2", "--steps-per-call=1"]
     task = ["--task=tests.support.tiny_task:TinyTask", "--evaluation-split=train"]
     assert main([str(directory), f"--run-dir={tmp_path}", *task, *options]) == 0
