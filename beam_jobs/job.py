@@ -42,6 +42,7 @@ from beam_jobs.writing.output import check_finished, check_foreign
 from beam_jobs.writing.publish import ChunkSummary, Publisher
 from beam_jobs.writing.shards import ShardWriter, Vocabularies, WrittenShard
 from schemas.receipt import LAYOUT
+from schemas.versions import FIRST_VERSION
 
 
 def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
@@ -63,8 +64,8 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     )
     dealt = _deal(references, plan, starts, vocabularies)
     shards, category_counts = _write_shards(dealt, plan, vocabularies, options)
-    quarantine = prepared["rejected"] | "Quarantine" >> WriteQuarantine(finished)
-    listed = duplicates | "ListDuplicates" >> WriteDuplicates(finished)
+    quarantine = prepared["rejected"] | "Quarantine" >> WriteQuarantine(finished, FIRST_VERSION)
+    listed = duplicates | "ListDuplicates" >> WriteDuplicates(finished, FIRST_VERSION)
     _publish(
         plan,
         options,
@@ -289,7 +290,6 @@ def _write_shard(
     written, index = writer.write(
         plan.split_names[split],
         number,
-        int(plan.shards[split]),
         np.frombuffer(b"".join(parts), ORDERED_LOCATION),
         vocabularies,
     )

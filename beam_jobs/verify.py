@@ -14,6 +14,7 @@ if __name__ == "__main__":
     leave_at_stop_signals()  # until `main` heeds them: the imports below take seconds
 
 import numpy as np
+import numpy.typing as npt
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 from tqdm import tqdm
@@ -23,12 +24,13 @@ from beam_jobs.running.runner import beam_options
 from beam_jobs.storage import files
 from beam_jobs.verification.exclude import excluded_record, read_excluded, write_excluded
 from beam_jobs.verification.shard import Fault, ShardCheck
-from beam_jobs.verification.side_files import check_files, check_names
-from beam_jobs.verification.workers import check_shards
-from beam_jobs.writing.output import read_manifest
+from beam_jobs.verification.side_files import check_files, check_names, check_tfds_files
+from beam_jobs.verification.workers import ShardTask, check_shards
+from beam_jobs.writing.output import read_manifest, read_versions
 from schemas.command_line import CommandParser, Flag, Options
-from schemas.excluded import Excluded
-from schemas.manifest import COMPLETED, EXCLUDED, MANIFEST, Manifest, check_completed
+from schemas.excluded import Excluded, ExcludedRecord
+from schemas.file_names import COMPLETED, excluded_name, manifest_name
+from schemas.manifest import Generation, Manifest
 from schemas.receipt import LAYOUT
 
 
@@ -63,11 +65,13 @@ def _parser() -> CommandParser:
     Options(
         verify,
         exclude=Flag(
-            help=f"list damaged records in DIRECTORY/{EXCLUDED}, beside those listed there "
-            "already: training leaves them out. Shards stay as they are; delete the file to undo it"
+            help="list damaged records in DIRECTORY/versions/*/excluded.json, beside those listed "
+            "there already: training leaves them out. Shards stay as they are; delete the file to "
+            "undo it"
         ),
+        version=Flag(metavar="N", default="all", help="version to check"),
         workers=Flag(default="one per core", help="processes that read shards"),
-    ).add_to(parser, "exclude", "workers")
+    ).add_to(parser, "exclude", "version", "workers")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     return parser
 
@@ -87,6 +91,7 @@ def _run(argv: Sequence[str] | None) -> int:
     try:
         for fault in verify(
             args.directory,
+            version=args.version,
             exclude=args.exclude,
             workers=args.workers,
             options=options,
@@ -97,7 +102,7 @@ def _run(argv: Sequence[str] | None) -> int:
             standing += not excluded_now
             excludable += fault.excludable
         if not standing:
-            print(_summary(args.directory))
+            print(_summary(args.directory, args.version))
     except BuildError as error:  # a store that does not answer
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -106,8 +111,8 @@ def _run(argv: Sequence[str] | None) -> int:
     return 1 if standing else 0
 
 
-def _summary(directory: str) -> str:
-    manifest = read_manifest(directory)
+def _summary(directory: str, version: int | None) -> str:
+    manifest = read_manifest(directory, version)
     shards = sum(len(split.shards) for split in manifest.splits.values())
     sentence = (
         f"{directory} is valid: {manifest.counts.written:,} records in {shards:,} shards, "
@@ -117,7 +122,7 @@ def _summary(directory: str) -> str:
     if count := len(read_excluded(directory, manifest)):
         sentence += (
             f"\n{count:,} of these records {'are' if count > 1 else 'is'} excluded: "
-            f"{files.join(directory, EXCLUDED)} says why"
+            f"{files.join(directory, excluded_name(manifest.version))} says why"
         )
     return sentence
 
@@ -138,6 +143,7 @@ def _failure(directory: str, standing: int, excludable: int, exclude: bool) -> s
 def verify(
     directory: str,
     *,
+    version: int | None = None,
     exclude: bool = False,
     workers: int | None = None,
     options: PipelineOptions | None = None,
@@ -147,128 +153,164 @@ def verify(
 
     Args:
       directory: the dataset directory.
-      exclude: whether to add the records of excludable faults to `excluded.json`. These faults are
-        yielded last, once the file is written.
+      version: the version to check; None for all, and for files that belong to none.
+      exclude: whether to add the records of excludable faults to the `excluded.json` of each
+        version that has them. These faults are yielded last, once the files are written.
       workers: processes that read shards; None for one per core.
       options: Beam's options, such as those for S3.
       progress: whether to show a bar on standard error.
 
     Raises:
       BuildError: a store does not answer, or `excluded.json` can't be written.
+      ValueError: there is no such version.
     """
-    manifest, faults = _read_manifest(directory)
+    manifests, faults = _read_manifests(directory, version)
     yield from faults
-    if manifest is None:
-        return
     # What a damaged manifest says of records is no reason to leave one out.
     can_exclude = not faults
-    try:
-        excluded = read_excluded(directory, manifest)
-    except (OSError, ValueError) as error:
-        yield Fault(file=files.join(directory, EXCLUDED), message=str(error))
-        excluded = Excluded(dataset_digest=manifest.digest)
-        can_exclude = False  # it would replace the file
+    excluded = {}
+    for manifest in manifests:
+        try:
+            excluded[manifest.version] = read_excluded(directory, manifest)
+        except (OSError, ValueError) as error:
+            path = files.join(directory, excluded_name(manifest.version))
+            yield Fault(file=path, message=str(error))
+            excluded[manifest.version] = Excluded(dataset_digest=manifest.digest)
+            can_exclude = False  # it would replace the file
+    excluded_before = dict(excluded)
     exclude = exclude and can_exclude
-    yield from check_names(directory, manifest)
-    yield from check_files(directory, manifest)
-
-    totals = Totals(manifest)
+    if version is None and manifests and not faults:
+        yield from check_names(directory, manifests)
+        yield from check_tfds_files(directory, manifests[0])
     newly_excluded: list[Fault] = []
-    for split, shard_name, check in _checked_shards(
-        directory,
-        manifest,
-        excluded,
-        exclude=exclude,
-        workers=workers,
-        options=options,
-        progress=progress,
-    ):
-        totals.add(split, check)
-        records = []
-        for fault in check.faults:
-            if exclude and fault.excludable:
-                newly_excluded.append(fault)
-                records.append(excluded_record(fault))
-            else:
-                yield replace(fault, excludable=fault.excludable and can_exclude)
-        excluded = excluded.adding(shard_name, records)
-    yield from totals.faults(directory)
+    checked: list[Generation] = []  # versions have most of their generations in common
+    for manifest in manifests:
+        yield from check_files(directory, manifest)
+        totals = Totals(manifest)
+        for task, check in _checked_shards(
+            directory,
+            manifest,
+            [at for at, one in enumerate(manifest.generations) if one not in checked],
+            excluded[manifest.version],
+            exclude=exclude,
+            workers=workers,
+            options=options,
+            progress=progress,
+        ):
+            totals.add(task, check)
+            records = []
+            for fault in check.faults:
+                if exclude and fault.excludable:
+                    newly_excluded.append(fault)
+                    records.append(excluded_record(fault))
+                else:
+                    yield replace(fault, excludable=fault.excludable and can_exclude)
+            for other in manifests:
+                excluded[other.version] = _adding(excluded[other.version], other, task, records)
+        yield from totals.faults(directory)
+        checked += manifest.generations
     if newly_excluded:
-        write_excluded(directory, excluded)
+        for manifest in manifests:
+            if excluded[manifest.version] != excluded_before[manifest.version]:
+                write_excluded(directory, manifest, excluded[manifest.version])
         yield from newly_excluded
 
 
 def _checked_shards(
     directory: str,
     manifest: Manifest,
+    generations: Sequence[int],
     excluded: Excluded,
     *,
     exclude: bool,
     workers: int | None,
     options: PipelineOptions | None,
     progress: bool,
-) -> Iterator[tuple[str, str, ShardCheck]]:
-    """Yields (split, name of the shard, its check) of all shards; arguments as in `verify`."""
+) -> Iterator[tuple[ShardTask, ShardCheck]]:
+    """Yields the check of each shard of some generations; other arguments are as in `verify`."""
     tasks = [
-        (split, number, excluded.shards.get(shard.name, ()))
-        for split, shards in manifest.splits.items()
-        for number, shard in enumerate(shards.shards)
+        ShardTask(
+            generation=at,
+            split=name,
+            number=number,
+            shard=shard,
+            excluded=excluded.shards.get(shard.name, ()),
+        )
+        for at in generations
+        for name, part in manifest.generations[at].splits.items()
+        for number, shard in enumerate(part.shards)
     ]
     checks = check_shards(
         directory, manifest, tasks, exclude=exclude, workers=workers, options=options
     )
-    bar = tqdm(checks, total=len(tasks), unit=" shards", disable=not progress)
-    for (split, number, _), check in zip(tasks, bar, strict=True):
-        yield split, manifest.splits[split].shards[number].name, check
+    bar = tqdm(checks, total=len(tasks), unit=" shards", disable=not progress or not tasks)
+    yield from zip(tasks, bar, strict=True)
 
 
-def _read_manifest(directory: str) -> tuple[Manifest | None, list[Fault]]:
-    """Reads the manifest, None if it can't be read, and lists its faults."""
-    completed, path = files.join(directory, COMPLETED), files.join(directory, MANIFEST)
+def _adding(
+    excluded: Excluded, manifest: Manifest, task: ShardTask, records: Sequence[ExcludedRecord]
+) -> Excluded:
+    """Returns a version's exclusions with records of a shard, if the version has that shard."""
+    has_shard = task.shard in manifest.splits[task.split].shards if records else False
+    return excluded.adding(task.shard.name, records) if has_shard else excluded
+
+
+def _read_manifests(directory: str, version: int | None) -> tuple[list[Manifest], list[Fault]]:
+    """Reads the manifests of a version or of all, the newest first, and lists their faults."""
+    completed = files.join(directory, COMPLETED)
     if not files.exists(completed):
         message = "is not there: the dataset is not finished, build it again"
-        return None, [Fault(file=completed, message=message)]
-    faults = []
+        return [], [Fault(file=completed, message=message)]
     try:
-        text = files.read(path)
-        try:
-            check_completed(files.read(completed), text)
-        except ValueError as error:
-            faults.append(Fault(file=path, message=str(error)))
-        return Manifest.from_json(text), faults
+        versions = read_versions(directory)
     except (OSError, ValueError) as error:
-        return None, [*faults, Fault(file=path, message=str(error))]
+        return [], [Fault(file=completed, message=str(error))]
+    manifests, faults = [], []
+    chosen = versions.versions[::-1] if version is None else [versions.find(version)]
+    for one in chosen:
+        path = files.join(directory, manifest_name(one.number))
+        try:
+            data = files.read(path)
+            try:
+                one.check(data)
+            except ValueError as error:
+                faults.append(Fault(file=path, message=str(error)))
+            manifests.append(one.parse(data))
+        except (OSError, ValueError) as error:
+            faults.append(Fault(file=path, message=str(error)))
+    return manifests, faults
 
 
 class Totals:
-    """Sums over all shards, added up shard by shard: the counts of single shards are not kept."""
+    """Sums over shards, added up one by one: the counts of single shards are not kept."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
-        self._counts = {
-            (split, name): np.zeros(len(values), np.int64)
-            for split in manifest.splits
-            for name, values in manifest.vocabularies.items()
-        }
-        self._unreadable: set[str] = set()
+        self._counts: dict[tuple[int, str, str], npt.NDArray[np.int64]] = {}
+        self._unreadable: set[tuple[int, str]] = set()
         self._id_hashes = array("Q")
 
-    def add(self, split: str, check: ShardCheck) -> None:
-        """Adds a shard of a split."""
+    def add(self, task: ShardTask, check: ShardCheck) -> None:
+        """Adds a shard."""
         if not check.codes:
-            self._unreadable.add(split)
+            self._unreadable.add((task.generation, task.split))
         for name, codes in check.codes.items():
+            size = len(self._manifest.vocabularies[name])
+            key = (task.generation, task.split, name)
             # Counts each code; indexing would count repeated ones once.
-            np.add.at(self._counts[split, name], codes, 1)
+            np.add.at(self._counts.setdefault(key, np.zeros(size, np.int64)), codes, 1)
         self._id_hashes.frombytes(check.id_hashes.tobytes())
 
     def faults(self, directory: str) -> Iterator[Fault]:
         """Yields the faults of the sums."""
-        path = files.join(directory, MANIFEST)
-        for (split, name), counts in self._counts.items():
-            if split in self._unreadable:
+        path = files.join(directory, manifest_name(self._manifest.version))
+        for (generation, split, name), counts in self._counts.items():
+            if (generation, split) in self._unreadable:
                 continue  # an index can't be read, which is a fault already
-            if self._manifest.splits[split].category_counts[name] != tuple(counts.tolist()):
+            part = self._manifest.generations[generation].splits[split]
+            expected = np.array(part.category_counts[name], np.int64)
+            # An older generation has no record of the values that came later.
+            if not np.array_equal(counts, np.pad(expected, (0, len(counts) - len(expected)))):
                 yield Fault(file=path, message=f"{name} counts of {split} differ from its records")
         hashes = np.frombuffer(self._id_hashes, np.uint64)
         hashes.sort()

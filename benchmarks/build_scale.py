@@ -23,14 +23,17 @@ from beam_jobs.running.report import plan_summary
 from beam_jobs.sharding.deal import BucketCounts, BucketStarts, Plan, assign, make_plan
 from beam_jobs.sharding.histograms import check_layouts
 from beam_jobs.verification.shard import ShardCheck, share_faults
+from beam_jobs.verification.workers import ShardTask
 from beam_jobs.verify import Totals
 from beam_jobs.writing.publish import ChunkSummary, Publisher, _check_deal
 from beam_jobs.writing.shards import WrittenShard
 from benchmarks.harness.timing import in_new_process
 from benchmarks.plan_scale import peak_mb
-from schemas.manifest import Counts, Manifest, Shard, Split, index_name, shard_name
+from schemas.file_names import shard_name
+from schemas.manifest import Counts, Generation, Manifest, Shard, Split
 from schemas.receipt import LAYOUT, receipt_features
 from schemas.statistics import FeatureSummary, RecordSummary
+from schemas.versions import FIRST_VERSION
 
 _SPLITS = {"train": 0.9, "validation": 0.1}
 _RECORD_BYTES = 104_857  # 1,280 records per shard
@@ -176,10 +179,8 @@ def verify(case: Case) -> dict[str, float]:
     """Each shard's layouts against the plan, in the build and in verify, and verify's sums."""
     made = case.plan()
     names = case.names()
-    manifest = Manifest(
-        features=receipt_features(),
-        labels=(),
-        vocabularies={LAYOUT: tuple(names)},
+    generation = Generation(
+        version=FIRST_VERSION,
         splits={
             name: Split(
                 shards=tuple(_shards(made, split)),
@@ -191,21 +192,30 @@ def verify(case: Case) -> dict[str, float]:
         source_fingerprint="",
         written_by="benchmarks",
     )
+    manifest = Manifest(
+        version=FIRST_VERSION,
+        features=receipt_features(),
+        labels=(),
+        vocabularies={LAYOUT: tuple(names)},
+        generations=(generation,),
+    )
 
     def run() -> None:
         totals = Totals(manifest)
         seen = 0
         for split, name in enumerate(made.split_names):
-            for number, shard in enumerate(manifest.splits[name].shards):
+            part = generation.splits[name]
+            for number, shard in enumerate(part.shards):
                 codes = _codes(made, split, number)
                 expected = made.histogram(split, number)
                 check_layouts(shard.name, codes, expected=expected, layouts=names)
                 hashes = np.arange(seen, seen + len(codes), dtype=np.uint64)
                 seen += len(codes)
                 check = ShardCheck(codes={LAYOUT: codes}, id_hashes=hashes)
-                check.faults += share_faults("", manifest, name, number, check)
+                check.faults += share_faults("", manifest, part, number, check)
                 assert not check.faults
-                totals.add(name, check)
+                task = ShardTask(generation=0, split=name, number=number, shard=shard, excluded=())
+                totals.add(task, check)
         assert seen == case.rows
         assert not list(totals.faults(""))
 
@@ -259,12 +269,12 @@ def _shards(made: Plan, split: int) -> Iterator[Shard]:
     records = np.diff(_cuts(int(made.counts[:, split].sum()), count)).tolist()
     for number in range(count):
         yield Shard(
-            name=shard_name(name, number, count),
+            name=shard_name(name, number),
             records=records[number],
             size_bytes=records[number] * _RECORD_BYTES,
             crc32c=0,
-            index_name=index_name(name, number, count),
             index_crc32c=0,
+            dali_index_crc32c=0,
         )
 
 

@@ -24,19 +24,11 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.harness.long_tail import long_tail
+from schemas.file_names import COMPLETED, manifest_name, shard_name
 from schemas.index import RecordIndex
-from schemas.manifest import (
-    COMPLETED,
-    MANIFEST,
-    Counts,
-    Manifest,
-    Shard,
-    Split,
-    completed_text,
-    index_name,
-    shard_name,
-)
+from schemas.manifest import Counts, Generation, Manifest, Shard, Split
 from schemas.receipt import receipt_features
+from schemas.versions import FIRST_VERSION, Versions
 
 IntArray = npt.NDArray[np.int64]
 
@@ -118,19 +110,17 @@ def write_directory(folder: Path, *, records: int, layouts: int) -> None:
         chosen = long_tail(rng, len(part), layouts=layouts)
         counts += np.bincount(chosen, minlength=layouts)
         shard = Shard(
-            name=shard_name("train", number, shards),
+            name=shard_name("train", number),
             records=len(part),
             size_bytes=len(part) * _RECORD_BYTES,
             crc32c=0,
-            index_name=index_name("train", number, shards),
             index_crc32c=0,
+            dali_index_crc32c=0,
         )
-        (folder / shard.index_name).write_bytes(_index(number, part, chosen).to_bytes())
+        (folder / shard.index_name).write_bytes(_index(part, chosen).to_bytes())
         written.append(shard)
-    manifest = Manifest(
-        features=receipt_features(),
-        labels=(),
-        vocabularies={"layout": tuple(f"layout-{number:05d}" for number in range(layouts))},
+    generation = Generation(
+        version=FIRST_VERSION,
         splits={
             "train": Split(
                 shards=tuple(written), category_counts={"layout": tuple(counts.tolist())}
@@ -140,17 +130,25 @@ def write_directory(folder: Path, *, records: int, layouts: int) -> None:
         source_fingerprint="",
         written_by="benchmarks",
     )
-    text = manifest.to_json()
-    (folder / MANIFEST).write_text(text)
-    (folder / COMPLETED).write_text(completed_text(text.encode()))
+    manifest = Manifest(
+        version=FIRST_VERSION,
+        features=receipt_features(),
+        labels=(),
+        vocabularies={"layout": tuple(f"layout-{number:05d}" for number in range(layouts))},
+        generations=(generation,),
+    )
+    text = manifest.to_json().encode()
+    path = folder / manifest_name(FIRST_VERSION)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(text)
+    (folder / COMPLETED).write_bytes(Versions.first(text).to_bytes())
 
 
-def _index(shard: int, records: IntArray, layouts: IntArray) -> RecordIndex:
+def _index(records: IntArray, layouts: IntArray) -> RecordIndex:
     """Makes the index of a shard; ids are the numbers of the records in 9 digits."""
     count = len(records)
     digits = records[:, None] // 10 ** np.arange(8, -1, -1) % 10 + ord("0")
     return RecordIndex(
-        shard=np.full(count, shard, np.int32),
         offset=np.arange(count, dtype=np.int64) * _RECORD_BYTES,
         length=np.full(count, _RECORD_BYTES, np.int32),
         height=np.full(count, 1024, np.int32),

@@ -15,11 +15,17 @@ BALANCE = Options(
 )
 
 
-def add_data_dir(parser: argparse.ArgumentParser) -> None:
-    """Adds the argument `data_dir` of `load_info` to a command, which may leave it out."""
+def add_dataset(parser: argparse.ArgumentParser, *, version_default: str = "the newest") -> None:
+    """Adds the arguments of `load_info` to a command, which may leave them out."""
     parser.add_argument(
         "data_dir",
         metavar="DATA_DIR",
         nargs="?",
         help=f"dataset directory (default: that of the environment variable {DATA_DIR_VARIABLE})",
+    )
+    parser.add_argument(
+        "--version",
+        type=int,
+        metavar="N",
+        help=f"version of the dataset (default: {version_default})",
     )

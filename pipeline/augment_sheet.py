@@ -12,7 +12,7 @@ if __name__ == "__main__":
 import tensorflow as tf
 from matplotlib.figure import Figure
 
-from pipeline.arguments import add_data_dir
+from pipeline.arguments import add_dataset
 from pipeline.augmentation.chain import Op, augment
 from pipeline.augmentation.corruption import Blur, Erase, JpegArtifacts, Noise
 from pipeline.augmentation.geometric import Perspective, RandomZoom, Rotate, Scale, Shear
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "[DATA_DIR] --output FILE",
         "Draws what each augmentation op does to some receipts, a row per op, the originals first.",
     )
-    add_data_dir(parser)
+    add_dataset(parser)
     parser.add_argument(
         "--output", type=Path, required=True, metavar="FILE", help="the picture, a PNG file"
     )
@@ -96,12 +96,18 @@ def draw_sheet(examples: dict[str, Any], seed: int, path: Path) -> None:
 
 
 def sheet_examples(
-    data_dir: str | None = None, *, receipts: int = 4, height: int = 512, width: int = 384
+    data_dir: str | None = None,
+    *,
+    version: int | None = None,
+    receipts: int = 4,
+    height: int = 512,
+    width: int = 384,
 ) -> dict[str, Any]:
     """Reads receipts with boxes, the images as float32 [receipts, height, width, 3] in 0…1.
 
     Args:
       data_dir: dataset directory; None for the one that TILLROLL_DATA_DIR names.
+      version: version of the dataset; None for the newest.
       receipts: receipts in a row, one per column.
       height: height of a receipt in pixels.
       width: width of a receipt in pixels.
@@ -113,7 +119,9 @@ def sheet_examples(
     if receipts < 1:
         raise ValueError(f"receipts must be at least 1, got {receipts}")
     config = InputConfig(height=height, width=width, features=("image", "boxes"))
-    return next(iter(make_dataset(data_dir, global_batch_size=receipts, config=config)))
+    return next(
+        iter(make_dataset(data_dir, version=version, global_batch_size=receipts, config=config))
+    )
 
 
 if __name__ == "__main__":

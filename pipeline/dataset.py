@@ -10,6 +10,7 @@ from pipeline.config import InputConfig
 from pipeline.distribution.parameter_server import is_parameter_server, worker_count
 from pipeline.input.index_dataset import InputShard
 from pipeline.input.input_pipeline import InputPipeline
+from pipeline.records.info import load_info
 from pipeline.records.table import check_batch_size
 
 DataDir = str | os.PathLike[str] | None
@@ -18,6 +19,7 @@ DataDir = str | os.PathLike[str] | None
 def make_dataset(
     data_dir: DataDir = None,
     *,
+    version: int | None = None,
     split: str = "train",
     global_batch_size: int = 256,
     config: InputConfig | None = None,
@@ -35,6 +37,7 @@ def make_dataset(
 
     Args:
       data_dir: dataset directory; None for the one that TILLROLL_DATA_DIR names.
+      version: version of the dataset; None for the newest.
       split: split to read.
       global_batch_size: records of a training step, over all replicas.
       config: options of the input pipeline; None for the defaults.
@@ -52,7 +55,8 @@ def make_dataset(
       ValueError: an argument does not fit the dataset; the message says what is allowed.
     """
     context = input_context or tf.distribute.InputContext()
-    pipeline = InputPipeline.load(data_dir, split, global_batch_size, config)
+    info = load_info(data_dir, version=version)
+    pipeline = InputPipeline.load(info, split, global_batch_size, config)
     dataset = pipeline.training(InputShard.of(context), seed=seed, start_step=start_step)
     return _with_steps_per_epoch(dataset, pipeline)
 
@@ -61,6 +65,7 @@ def make_distributed_dataset(
     strategy: tf.distribute.Strategy,
     data_dir: DataDir = None,
     *,
+    version: int | None = None,
     split: str = "train",
     global_batch_size: int = 256,
     config: InputConfig | None = None,
@@ -88,6 +93,7 @@ def make_distributed_dataset(
     Args:
       strategy: any `tf.distribute` strategy.
       data_dir: as in `make_dataset`, and so are the other arguments.
+      version: version of the dataset; None for the newest.
       split: split to read.
       global_batch_size: records of a training step, over all replicas.
       config: options of the input pipeline; None for the defaults.
@@ -103,7 +109,8 @@ def make_distributed_dataset(
       ValueError: an argument does not fit the dataset; the message says what is allowed.
     """
     _check_strategy(strategy)
-    pipeline = InputPipeline.load(data_dir, split, global_batch_size, config)
+    info = load_info(data_dir, version=version)
+    pipeline = InputPipeline.load(info, split, global_batch_size, config)
 
     def make(context: tf.distribute.InputContext) -> tf.data.Dataset:
         return pipeline.training(_shard(strategy, context), seed=seed, start_step=start_step)
@@ -137,6 +144,7 @@ def make_evaluation_dataset(
     strategy: tf.distribute.Strategy,
     data_dir: DataDir = None,
     *,
+    version: int | None = None,
     split: str = "validation",
     global_batch_size: int = 256,
     config: InputConfig | None = None,
@@ -155,6 +163,7 @@ def make_evaluation_dataset(
     Args:
       strategy: any `tf.distribute` strategy.
       data_dir: as in `make_dataset`.
+      version: version of the dataset; None for the newest.
       split: split to read.
       global_batch_size: records of a step, over all replicas.
       config: options of the input pipeline; None for the defaults.
@@ -163,7 +172,8 @@ def make_evaluation_dataset(
       ValueError: an argument does not fit the dataset; the message says what is allowed.
     """
     _check_strategy(strategy)
-    pipeline = InputPipeline.load(data_dir, split, global_batch_size, config, evaluation=True)
+    info = load_info(data_dir, version=version)
+    pipeline = InputPipeline.load(info, split, global_batch_size, config, evaluation=True)
     check_batch_size(pipeline.global_batch_size, strategy.num_replicas_in_sync)
     steps = pipeline.info.evaluation_steps(split, pipeline.global_batch_size)
     stop = None if is_parameter_server(strategy) else steps

@@ -9,7 +9,7 @@ if __name__ == "__main__":
 
 import numpy as np
 
-from pipeline.arguments import BALANCE, add_data_dir
+from pipeline.arguments import BALANCE, add_dataset
 from pipeline.config import InputConfig, Reading
 from pipeline.records.info import DatasetInfo, load_info
 from pipeline.records.table import (
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "shares of layouts hold on average only, and --balance-alpha must be 1",
         ),
     )
-    add_data_dir(parser)
+    add_dataset(parser)
     plan.add_to(parser, "split", "global_batch_size", "replicas", "workers")
     reading.add_to(parser, "block_length")
     BALANCE.add_to(parser.add_argument_group("balance"))
@@ -64,6 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def explain_plan(
     data_dir: str | os.PathLike[str] | None = None,
     *,
+    version: int | None = None,
     split: str = "train",
     global_batch_size: int = 256,
     config: InputConfig | None = None,
@@ -75,6 +76,7 @@ def explain_plan(
 
     Args:
       data_dir: dataset directory; None for the one that TILLROLL_DATA_DIR names.
+      version: version of the dataset; None for the newest.
       split: split to read.
       global_batch_size: records of a step, over all replicas.
       config: its balance and its reading count.
@@ -85,7 +87,7 @@ def explain_plan(
     Raises:
       ValueError: an argument does not fit the dataset; the sentence says what does.
     """
-    info = load_info(data_dir)
+    info = load_info(data_dir, version=version)
     config = config or InputConfig()
     for name, value in (("replicas", replicas), ("workers", workers)):
         if value < 1:
@@ -99,7 +101,7 @@ def explain_plan(
     plan = make_plan(info, split, config, table, batch_size=global_batch_size, seed=seed)
     worker_size = global_batch_size // workers
     lines = [
-        f"split {split} of {info.data_dir}: {len(table):,} records",
+        f"split {split} of {info.data_dir}, version {info.version}: {len(table):,} records",
         f"an epoch is {plan.steps_per_epoch:,} steps of {global_batch_size:,} records",
         f"  workers: {workers}, each makes {plan.steps_per_epoch:,} batches of {worker_size:,} "
         "records",

@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from pipeline.arguments import add_data_dir
+from pipeline.arguments import add_dataset
 from pipeline.config import InputConfig
 from pipeline.dataset import make_evaluation_dataset
 from pipeline.distribution.host_memory import keep_host_memory
-from pipeline.records.info import load_info, read_file
+from pipeline.records.info import DatasetInfo, load_info, read_file
 from pipeline.records.reader import read_failure_in
 from pipeline.serving.saved_model import DESCRIPTION, IMAGES
 from schemas.command_line import CommandParser, Flag, Options
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         global_batch_size=Flag(metavar="RECORDS"),
     )
     parser.add_argument("model", metavar="MODEL", help="exported model, a SavedModel directory")
-    add_data_dir(parser)
+    add_dataset(parser)
     options.add_to(parser, "split", "output", "global_batch_size")
     args = parser.parse(argv)
     keep_host_memory()
@@ -72,6 +72,7 @@ def predict(
     model: str | os.PathLike[str],
     data_dir: str | os.PathLike[str] | None = None,
     *,
+    version: int | None = None,
     split: str = "validation",
     output: Path = Path("predictions.jsonl"),
     global_batch_size: int = 32,
@@ -82,6 +83,7 @@ def predict(
       model: directory that `pipeline.serving.saved_model.export` wrote.
       data_dir: dataset directory, the one the model was trained on or another; None for the one
         that TILLROLL_DATA_DIR names.
+      version: version of the dataset; None for the newest.
       split: split to read.
       output: file of JSON lines, which appears when all are written; masks go to a folder
         beside it.
@@ -95,10 +97,11 @@ def predict(
         raise ValueError(f"global_batch_size must be at least 1, got {global_batch_size}")
     directory = os.fspath(model)
     description = _description(directory)
-    truth = _truth(description, data_dir)
+    truth = _truth(description, load_info(data_dir, version=version))
     dataset, steps = make_evaluation_dataset(
         tf.distribute.get_strategy(),
         data_dir,
+        version=version,
         split=split,
         global_batch_size=global_batch_size,
         config=InputConfig(
@@ -147,11 +150,9 @@ def _description(directory: str) -> dict[str, Any]:
     return json.loads(read_file(path))
 
 
-def _truth(
-    description: Mapping[str, Any], data_dir: str | os.PathLike[str] | None
-) -> dict[str, str]:
+def _truth(description: Mapping[str, Any], info: DatasetInfo) -> dict[str, str]:
     """Labels that the model was trained on, as far as the dataset has them: name to feature."""
-    stored = {each.name for each in load_info(data_dir).features}
+    stored = {each.name for each in info.features}
     features = {
         # The name of a category's value, not its id: another dataset numbers them differently.
         name: description["label"] if name == "label" else name

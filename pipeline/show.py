@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 
-from pipeline.arguments import add_data_dir
+from pipeline.arguments import add_dataset
 from pipeline.config import InputConfig
 from pipeline.dataset import make_dataset
 from pipeline.plots.samples import show_receipt
@@ -23,13 +23,13 @@ from schemas.command_line import CommandParser
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
     parser = CommandParser("pipeline.show", "[DATA_DIR] --output FOLDER", __doc__ or "")
-    add_data_dir(parser)
+    add_dataset(parser)
     parser.add_argument(
         "--output", type=Path, required=True, metavar="FOLDER", help="folder of the pictures"
     )
     args = parser.parse(argv)
     try:
-        info = load_info(args.data_dir)
+        info = load_info(args.data_dir, version=args.version)
         args.output.mkdir(parents=True, exist_ok=True)
         for path in (
             draw_layouts(info, args.output / "layouts.png"),
@@ -62,8 +62,10 @@ def draw_shards(info: DatasetInfo, path: Path) -> Path:
     """Draws the records of each layout in each shard of the training split."""
     split = "train"
     index = info.record_index(split)
-    counts = np.zeros((len(info.split(split).shards), len(info.layouts)), np.int64)
-    np.add.at(counts, (index.shard, index.categories["layout"]), 1)
+    shards = info.split(split).shards
+    shard = np.repeat(np.arange(len(shards)), [one.records for one in shards])
+    counts = np.zeros((len(shards), len(info.layouts)), np.int64)
+    np.add.at(counts, (shard, index.categories["layout"]), 1)
     order = np.argsort(-counts.sum(axis=0), kind="stable")[:40]
     figure = Figure(figsize=(9, 1.6 + 0.28 * len(counts)), layout="constrained")
     axes = figure.subplots()

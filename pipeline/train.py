@@ -15,7 +15,7 @@ if __name__ == "__main__":
 import tensorflow as tf
 from tqdm import tqdm
 
-from pipeline.arguments import BALANCE, add_data_dir
+from pipeline.arguments import BALANCE, add_dataset
 from pipeline.augmentation.presets import AUGMENTATIONS
 from pipeline.config import InputConfig
 from pipeline.distribution.server import serve, shut_down
@@ -28,11 +28,12 @@ from pipeline.distribution.strategies import (
 from pipeline.records.info import load_info
 from pipeline.records.reader import read_failure_in
 from pipeline.tasks.base import load_task, task_options
+from pipeline.training.checkpoints import trained_version
 from pipeline.training.disk_full import disk_full_reason
 from pipeline.training.loop import STOPPED, Figures, RunCheckpoints, RunOptions, resume, run
 from pipeline.training.non_finite import NonFiniteError
 from pipeline.training.options import TrainOptions
-from pipeline.training.run_directory import RunFolder
+from pipeline.training.run_directory import CHECKPOINTS, RunFolder
 from pipeline.training.run_lock import RunFolderInUseError
 from pipeline.training.trainer import Progress, Trainer
 from schemas.command_line import CommandParser, Flag, Options
@@ -119,7 +120,7 @@ def _train(
         trainer = Trainer(
             load_task(args.task, model_options),
             strategy,
-            load_info(args.data_dir),
+            load_info(args.data_dir, version=_version(args)),
             _TRAINING.make(args),
             lambda config: configured(config, args),
         )
@@ -137,7 +138,8 @@ def _train(
         except ValueError as error:
             parser.error(str(error))
         first_step = trainer.step
-        asked = {**vars(args), "data_dir": trainer.info.data_dir, "model": model_options}
+        data = {"data_dir": trainer.info.data_dir, "version": trainer.info.version}
+        asked = {**vars(args), **data, "model": model_options}
         try:
             folder.write_options(asked)
             ended = _run_with_bar(trainer, folder, run_options, checkpoints, stop, quiet=args.quiet)
@@ -155,6 +157,13 @@ def _train(
     if sentence and folder.is_chief:
         _warn(sentence)
     return 0
+
+
+def _version(args: argparse.Namespace) -> int | None:
+    """Version of the dataset to train on: a run that goes on stays with its own."""
+    if args.version is not None or args.other_data:
+        return args.version
+    return trained_version(os.path.join(args.run_dir, CHECKPOINTS))
 
 
 def _open_run_folder(run_dir: str, trainer: Trainer) -> RunFolder | None:
@@ -240,7 +249,7 @@ def make_parser(*, task_help: str | None = None) -> CommandParser:
         "lists those of that task. On SIGTERM or Ctrl-C the run writes a checkpoint and exits with "
         f"status {STOPPED}; the same command goes on.",
     )
-    add_data_dir(parser)
+    add_dataset(parser, version_default="that of the run, or the newest")
     parser.add_argument(
         "--run-dir", required=True, metavar="DIR", help="folder of checkpoints and logs"
     )

@@ -1,8 +1,13 @@
-"""`manifest.json`: everything a reader needs beside the shards and their indexes."""
+"""`manifest.json`: everything a reader of one version needs beside the shards and their indexes.
+
+The shards of a version come in generations. A build makes the first; what is appended is dealt by
+itself, to shards of its own, and is the next. Old shards stay, so a version shares them with the
+versions before it.
+"""
 
 import hashlib
 import json
-import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -12,64 +17,18 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas import versioned_json
+from schemas.file_names import (
+    dali_index_name,
+    index_name,
+    is_dataset_file,
+    is_shard_file,
+    shard_name,
+)
 from schemas.receipt import LAYOUT, Feature, Label, categories, receipt_features
 from schemas.typed_json import parse_as
 
 FORMAT = "tillroll-dataset"
-FORMAT_VERSION = 1
-MANIFEST = "manifest.json"
-SCHEMA = "schema.pbtxt"
-STATISTICS = "statistics.pb"
-COMPLETED = "COMPLETED"
-EXCLUDED = "excluded.json"
-# Numbers are padded to five digits, and have more from 100,000 shards on.
-_INDEX_FILE = re.compile(r"receipts-[a-z0-9_]+\.index-\d{5,}-of-\d{5,}")
-_NUMBERED_FILE = re.compile(
-    r"receipts-[a-z0-9_]+\.(tfrecord|index)-\d{5,}-of-\d{5,}"
-    r"|quarantine/rejected\.(tfrecord|jsonl)-\d{5,}-of-\d{5,}"
-    r"|duplicates/duplicates\.jsonl-\d{5,}-of-\d{5,}"
-)
-
-
-def shard_name(split: str, number: int, count: int) -> str:
-    """File name of a shard, after TensorFlow Datasets' template."""
-    return f"receipts-{split}.tfrecord-{number:05d}-of-{count:05d}"
-
-
-def index_name(split: str, number: int, count: int) -> str:
-    """File name of the index of a shard."""
-    return f"receipts-{split}.index-{number:05d}-of-{count:05d}"
-
-
-def is_index_file(name: str) -> bool:
-    """Returns whether a file name is that of the index of a shard."""
-    return _INDEX_FILE.fullmatch(name) is not None
-
-
-def is_dataset_file(name: str) -> bool:
-    """Returns whether tillroll writes a file of this path, relative to a dataset directory."""
-    return bool(
-        _NUMBERED_FILE.fullmatch(name)
-        or name in (MANIFEST, SCHEMA, STATISTICS, COMPLETED, EXCLUDED)
-    )
-
-
-def completed_text(manifest: bytes) -> str:
-    """Text of COMPLETED: the hex SHA-256 of manifest.json, which has the other files' checksums."""
-    return hashlib.sha256(manifest).hexdigest() + "\n"
-
-
-def check_completed(completed: bytes, manifest: bytes) -> None:
-    """Checks that the bytes of COMPLETED belong to those of manifest.json.
-
-    Raises:
-      ValueError: they don't.
-    """
-    if completed != completed_text(manifest).encode():
-        raise ValueError(
-            "does not match COMPLETED: one of the two is damaged, or another version of tillroll "
-            "wrote them; restore both from a copy, or build the dataset again"
-        )
+FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,26 +44,41 @@ class FileChecksum:
 
 @dataclass(frozen=True, kw_only=True)
 class Shard:
-    """One shard and its index; sizes in bytes, checksums CRC32C of the whole file."""
+    """One shard and its indexes; sizes in bytes, checksums CRC32C of the whole file."""
 
     name: str
     records: int
     size_bytes: int
     crc32c: int
-    index_name: str
     index_crc32c: int
+    dali_index_crc32c: int
 
     def __post_init__(self) -> None:
         _check_ranges(
-            counts=(self.records, self.size_bytes), checksums=(self.crc32c, self.index_crc32c)
+            counts=(self.records, self.size_bytes),
+            checksums=(self.crc32c, self.index_crc32c, self.dali_index_crc32c),
         )
+
+    @property
+    def index_name(self) -> str:
+        return index_name(self.name)
+
+    @property
+    def dali_index_name(self) -> str:
+        return dali_index_name(self.name)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the shard and of the files beside it."""
+        return (self.name, self.index_name, self.dali_index_name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
     """One split: its shards in order, and how many records each category value has.
 
-    `category_counts[category][i]` belongs to the i-th name of the manifest's vocabulary.
+    `category_counts[category][i]` belongs to the i-th name of the manifest's vocabulary. That of an
+    older generation ends where the vocabulary ended then.
     """
 
     shards: tuple[Shard, ...]
@@ -122,6 +96,18 @@ class Split:
     def layout_counts(self) -> npt.NDArray[np.int64]:
         """Records of each layout, int64 [layouts]; as an array made once for all shards."""
         return np.array(self.category_counts[LAYOUT], np.int64)
+
+    @classmethod
+    def union(cls, parts: Sequence[Self], sizes: Mapping[str, int]) -> Self:
+        """Joins a split's parts in several generations; `sizes` are those of the vocabularies."""
+        counts = {name: np.zeros(size, np.int64) for name, size in sizes.items()}
+        for part in parts:
+            for name, own in part.category_counts.items():
+                counts[name][: len(own)] += np.array(own, np.int64)
+        return cls(
+            shards=tuple(shard for part in parts for shard in part.shards),
+            category_counts={name: tuple(total.tolist()) for name, total in counts.items()},
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,27 +140,39 @@ class Counts:
                 f"= {accounted}; do not use this dataset"
             )
 
+    @classmethod
+    def total(cls, parts: Iterable[Self]) -> Self:
+        """Adds up the counts of several generations."""
+        parts = list(parts)
+        quarantined: Counter[str] = Counter()
+        for part in parts:
+            quarantined.update(part.quarantined)
+        return cls(
+            inputs=sum(part.inputs for part in parts),
+            written=sum(part.written for part in parts),
+            duplicates=sum(part.duplicates for part in parts),
+            quarantined=dict(quarantined),
+            duplicates_with_other_labels=sum(part.duplicates_with_other_labels for part in parts),
+            clipped_boxes=sum(part.clipped_boxes for part in parts),
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
-class Manifest:
-    """The whole manifest.
+class Generation:
+    """Shards that were dealt together, and what is known of the inputs they were made from.
 
     Attributes:
-      features: features of a record.
-      labels: the labels that the user declared.
-      vocabularies: category name to its values, sorted; "layout" is always there.
-      splits: split name to split.
+      version: the version that added the generation.
+      splits: split name to its shards of this generation.
       counts: where every input went.
       build_options: the options that shaped the bytes.
       source_fingerprint: hex SHA-256 over ids and the XXH3 hashes of source bytes.
-      written_by: distribution and version that wrote the directory.
-      files: path relative to the directory to checksum, of every file that is not a shard, an
-        index, the manifest itself, COMPLETED or excluded.json, which is written later.
+      written_by: distribution and version that wrote the shards.
+      files: path relative to the directory to checksum, of the listings of the quarantine and of
+        duplicates.
     """
 
-    features: tuple[Feature, ...]
-    labels: tuple[Label, ...]
-    vocabularies: Mapping[str, tuple[str, ...]]
+    version: int
     splits: Mapping[str, Split]
     counts: Counts
     build_options: Mapping[str, Any] = field(default_factory=dict)
@@ -182,19 +180,82 @@ class Manifest:
     written_by: str
     files: Mapping[str, FileChecksum] = field(default_factory=dict)
 
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """The manifest of one version.
+
+    Attributes:
+      version: the version.
+      features: features of a record.
+      labels: the labels that the user declared.
+      vocabularies: category name to its values, the position of a value being its id; "layout" is
+        always there. A later version adds values at the end.
+      generations: the generations, the oldest first.
+      files: path relative to the directory to checksum, of the version's own files but the manifest
+        itself and excluded.json, which is written later.
+    """
+
+    version: int
+    features: tuple[Feature, ...]
+    labels: tuple[Label, ...]
+    vocabularies: Mapping[str, tuple[str, ...]]
+    generations: tuple[Generation, ...]
+    files: Mapping[str, FileChecksum] = field(default_factory=dict)
+
     def __post_init__(self) -> None:
+        if not self.generations:
+            raise ValueError("the manifest has no generation")
         sizes = {name: len(values) for name, values in self.vocabularies.items()}
-        for name, split in self.splits.items():
-            counted = {category: len(counts) for category, counts in split.category_counts.items()}
-            if counted != sizes:
+        names = self.generations[0].splits.keys()
+        for generation in self.generations:
+            if generation.splits.keys() != names:
                 raise ValueError(
-                    f"split {name!r} counts values of the categories {counted}, the vocabularies "
-                    f"hold {sizes}"
+                    f"generation {generation.version} has the splits {list(generation.splits)}, "
+                    f"must have {list(names)}"
                 )
+            # The newest one counts the values of the whole vocabulary.
+            exact = generation is self.generations[-1]
+            for name, split in generation.splits.items():
+                counted = {each: len(counts) for each, counts in split.category_counts.items()}
+                fits = counted.keys() == sizes.keys() and all(
+                    counted[each] == sizes[each] if exact else counted[each] <= sizes[each]
+                    for each in counted
+                )
+                if not fits:
+                    raise ValueError(
+                        f"split {name!r} counts values of the categories {counted}, the "
+                        f"vocabularies hold {sizes}"
+                    )
+
+    @cached_property
+    def splits(self) -> Mapping[str, Split]:
+        """Split name to the split, with the shards of all generations."""
+        sizes = {name: len(values) for name, values in self.vocabularies.items()}
+        return {
+            name: Split.union([one.splits[name] for one in self.generations], sizes)
+            for name in self.generations[0].splits
+        }
+
+    @property
+    def counts(self) -> Counts:
+        """Where the inputs of all generations went."""
+        return Counts.total(generation.counts for generation in self.generations)
+
+    @property
+    def build_options(self) -> Mapping[str, Any]:
+        """The options that shaped the bytes, as the newest generation has them."""
+        return self.generations[-1].build_options
+
+    @property
+    def checksums(self) -> Mapping[str, FileChecksum]:
+        """Path to checksum of the files of the version and of its generations."""
+        listings = [generation.files for generation in self.generations]
+        return {name: sums[name] for sums in (*listings, self.files) for name in sums}
 
     @property
     def digest(self) -> str:
-        """Hex SHA-256 that two directories share exactly if their records are the same."""
+        """Hex SHA-256 that two versions share exactly if their records are the same."""
         # Not of the whole manifest, which also names the version that wrote it and the source.
         shards = {
             name: [(shard.name, shard.crc32c, shard.index_crc32c) for shard in split.shards]
@@ -208,7 +269,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Reads a manifest of this format version or an older one.
+        """Reads a manifest of this format version.
 
         Raises:
           ValueError: the text is not a manifest, or is of a newer format version.
@@ -230,14 +291,17 @@ class Manifest:
     def _check_names(self) -> None:
         if not self.splits:
             raise ValueError("the manifest has no split")
-        # The name of a split is checked by that of a shard: a file name could lead out of the
-        # directory.
-        names = [*self.files, *(shard_name(split, 0, 1) for split in self.splits)]
-        for split in self.splits.values():
-            names += [name for shard in split.shards for name in (shard.name, shard.index_name)]
-        for name in names:
+        # A file name could lead out of the directory.
+        for name in self.checksums:
             if not is_dataset_file(name):
                 raise ValueError(f"{name!r} is not the name of a file of a dataset")
+        shards = [shard.name for split in self.splits.values() for shard in split.shards]
+        # The name of a split is checked by that of a shard.
+        for name in [*shards, *(shard_name(split, 0) for split in self.splits)]:
+            if not is_shard_file(name):
+                raise ValueError(f"{name!r} is not the name of a shard")
+        if len(set(shards)) != len(shards):
+            raise ValueError("the manifest names a shard more than once")
 
     def _check_labels(self) -> None:
         if self.vocabularies.keys() != set(categories(self.labels)):

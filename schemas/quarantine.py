@@ -1,4 +1,4 @@
-"""Files of a dataset directory with the inputs that are not in its splits.
+"""Files of a version with the inputs that are not in its splits.
 
 `quarantine/` holds TFRecord files of examples with the features below, bytes included, and beside
 each a file of JSON lines with everything but the bytes. `duplicates/` holds JSON lines that name,
@@ -6,9 +6,6 @@ for each duplicate, the record that was kept.
 """
 
 from schemas.receipt import Feature
-
-QUARANTINE = "quarantine"
-DUPLICATES = "duplicates"
 
 REJECTED_FEATURES = (
     Feature(name="id", dtype="string", doc="the input's id"),

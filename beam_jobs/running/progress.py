@@ -15,7 +15,7 @@ from beam_jobs.errors import BuildError
 from beam_jobs.options import BuildOptions
 from beam_jobs.prepare.prepared_chunk import PreparedChunk
 from beam_jobs.storage import files
-from schemas.manifest import is_index_file
+from schemas.file_names import is_index_file
 from schemas.tfrecord import CorruptRecordError
 
 _LOCAL_INTERVAL_S, _REMOTE_INTERVAL_S = 0.5, 10.0

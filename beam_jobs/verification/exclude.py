@@ -4,7 +4,8 @@ from beam_jobs.errors import BuildError
 from beam_jobs.storage import files
 from beam_jobs.verification.shard import Fault
 from schemas.excluded import Excluded, ExcludedRecord
-from schemas.manifest import EXCLUDED, Manifest
+from schemas.file_names import excluded_name
+from schemas.manifest import Manifest
 
 
 def excluded_record(fault: Fault) -> ExcludedRecord:
@@ -21,25 +22,25 @@ def excluded_record(fault: Fault) -> ExcludedRecord:
 
 
 def read_excluded(directory: str, manifest: Manifest) -> Excluded:
-    """Reads the records left out of a dataset directory; none if it has no such file.
+    """Reads the records left out of a version of a dataset directory; none if no file lists any.
 
     Raises:
       ValueError: the file can't be trusted.
       OSError: the file can't be read.
     """
-    path = files.join(directory, EXCLUDED)
+    path = files.join(directory, excluded_name(manifest.version))
     if not files.exists(path):
         return Excluded(dataset_digest=manifest.digest)
     return Excluded.from_json(files.read(path), manifest)
 
 
-def write_excluded(directory: str, excluded: Excluded) -> None:
+def write_excluded(directory: str, manifest: Manifest, excluded: Excluded) -> None:
     """Writes the whole file, atomically.
 
     Raises:
       BuildError: the file system refused.
     """
-    path = files.join(directory, EXCLUDED)
+    path = files.join(directory, excluded_name(manifest.version))
     try:
         files.write(path, excluded.to_json().encode())
     except Exception as error:  # each file system raises its own kind of error

@@ -13,9 +13,10 @@ from beam_jobs.storage import files
 from beam_jobs.storage.checksums import ChecksumReader
 from schemas.example import decode_example
 from schemas.excluded import ExcludedRecord
-from schemas.index import RecordIndex
+from schemas.file_names import excluded_name, manifest_name
+from schemas.index import RecordIndex, dali_index
 from schemas.jpeg import check_jpeg
-from schemas.manifest import EXCLUDED, MANIFEST, FileChecksum, Manifest, Shard, dealt_histogram
+from schemas.manifest import FileChecksum, Manifest, Shard, Split, dealt_histogram
 from schemas.receipt import LAYOUT, id_feature
 from schemas.tfrecord import unframe
 
@@ -67,13 +68,12 @@ class ShardCheck:
 def check_shard(
     directory: str,
     manifest: Manifest,
-    split: str,
-    number: int,
+    shard: Shard,
     excluded: Sequence[ExcludedRecord],
     *,
     exclude: bool,
 ) -> ShardCheck:
-    """Checks shard `number` of a split, record by record.
+    """Checks a shard, record by record.
 
     The index tells where records lie, so records are looked at only where the index is the one that
     the build wrote. Its frames then cover the whole shard: once a damaged record is left out, each
@@ -86,21 +86,21 @@ def check_shard(
     Args:
       directory: the dataset directory.
       manifest: its manifest.
-      split: the shard's split.
-      number: the shard's position in it.
+      shard: the shard.
       excluded: records of the shard that are left out: no faults.
       exclude: whether the caller is about to leave out every excludable fault's record too.
     """
-    shard = manifest.splits[split].shards[number]
     check = ShardCheck()
-    index = _check_index(directory, manifest, shard, number, check)
+    index = _check_index(directory, manifest, shard, check)
+    index_is_whole = index is not None and not check.faults
+    check.faults += _dali_index_faults(directory, shard, index)
     path = files.join(directory, shard.name)
     reader = ChecksumReader(path)
     expected = FileChecksum(size_bytes=shard.size_bytes, crc32c=shard.crc32c)
     try:
         # Positions of an index with faults would find faults in every record: the file is looked at
         # as a whole.
-        if index is None or check.faults:
+        if index is None or not index_is_whole:
             check.faults += checksum_faults(path, reader.finish(), expected)
             return check
         records = list(_check_records(path, reader, index, manifest, shard))
@@ -110,11 +110,11 @@ def check_shard(
     except OSError as error:
         check.faults.append(Fault(file=path, message=f"can't be read: {error}"))
         return check
-    check.faults += _check_excluded(directory, shard, index, excluded)
+    check.faults += _check_excluded(directory, manifest, shard, index, excluded)
     intact = actual.crc32c == shard.crc32c
     damaged = [fault for name, fault in records if name == shard.name or not intact]
     if intact:
-        check.faults += _contradicted_files(directory, shard, records)
+        check.faults += _contradicted_files(directory, manifest, shard, records)
     # A file that was lost or replaced is no case for leaving out records one by one: training would
     # go on without a whole shard. A shard of a single record may lose it.
     none_is_valid = len(damaged) == len(index) > 1 and not intact
@@ -141,17 +141,26 @@ def check_shard(
 
 
 def share_faults(
-    directory: str, manifest: Manifest, split: str, number: int, check: ShardCheck
+    directory: str, manifest: Manifest, part: Split, number: int, check: ShardCheck
 ) -> Iterator[Fault]:
-    """Yields a fault if a shard that was checked does not hold its fair share of a layout."""
+    """Yields a fault if a shard that was checked does not hold its fair share of a layout.
+
+    Args:
+      directory: the dataset directory.
+      manifest: its manifest.
+      part: the part of a split that was dealt together, in one generation.
+      number: the shard's position in it.
+      check: the check of the shard.
+    """
     if LAYOUT not in check.codes:
         return  # its index can't be read, which is a fault already
-    shards, counts = manifest.splits[split].shards, manifest.splits[split].layout_counts
-    expected = dealt_histogram(counts, shards=len(shards), shard=number)
+    expected = dealt_histogram(part.layout_counts, shards=len(part.shards), shard=number)
+    # An older generation has no record of the layouts that came later.
+    expected = np.pad(expected, (0, len(manifest.vocabularies[LAYOUT]) - len(expected)))
     actual = np.bincount(check.codes[LAYOUT], minlength=len(expected))
     for layout in np.flatnonzero(actual != expected)[:1].tolist():
         yield Fault(
-            file=files.join(directory, shards[number].name),
+            file=files.join(directory, part.shards[number].name),
             message=f"holds {actual[layout]} records of layout "
             f"{manifest.vocabularies[LAYOUT][layout]!r}, its fair share is {expected[layout]}",
         )
@@ -167,10 +176,10 @@ def checksum_faults(path: str, actual: FileChecksum, expected: FileChecksum) -> 
 
 
 def _contradicted_files(
-    directory: str, shard: Shard, records: Sequence[tuple[str, Fault]]
+    directory: str, manifest: Manifest, shard: Shard, records: Sequence[tuple[str, Fault]]
 ) -> Iterator[Fault]:
     """Yields one fault for each file that records of an undamaged shard contradict."""
-    for name in (shard.index_name, MANIFEST):
+    for name in (shard.index_name, manifest_name(manifest.version)):
         faults = [fault for at_fault, fault in records if at_fault == name]
         if faults:
             more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
@@ -182,22 +191,26 @@ def _contradicted_files(
 
 
 def _check_excluded(
-    directory: str, shard: Shard, index: RecordIndex, excluded: Sequence[ExcludedRecord]
+    directory: str,
+    manifest: Manifest,
+    shard: Shard,
+    index: RecordIndex,
+    excluded: Sequence[ExcludedRecord],
 ) -> Iterator[Fault]:
     for record in excluded:
         id_, offset = index.id(record.position), int(index.offset[record.position])
         if (record.id, record.offset) != (id_, offset):
             yield Fault(
-                file=files.join(directory, EXCLUDED),
+                file=files.join(directory, excluded_name(manifest.version)),
                 message=f"leaves out record {record.position} of {shard.name} as id {record.id!r} "
                 f"at byte {record.offset}, the index has id {id_!r} at byte {offset} there",
             )
 
 
 def _check_index(
-    directory: str, manifest: Manifest, shard: Shard, number: int, check: ShardCheck
+    directory: str, manifest: Manifest, shard: Shard, check: ShardCheck
 ) -> RecordIndex | None:
-    """Checks the index of a shard, and adds its faults, codes and hashes of ids to `check`.
+    """Checks the indexes of a shard, and adds its faults, codes and hashes of ids to `check`.
 
     Returns:
       The index, None if it can't be used.
@@ -221,7 +234,7 @@ def _check_index(
     if index.categories.keys() != manifest.vocabularies.keys():
         fault(f"lists the categories {sorted(index.categories)}, not those of the manifest")
         return None
-    for message in _row_faults(index, shard, number):
+    for message in _row_faults(index, shard):
         fault(message)
     for name, vocabulary in manifest.vocabularies.items():
         codes = index.categories[name]
@@ -231,7 +244,7 @@ def _check_index(
         if len(check.codes[name]) != len(index):
             check.faults.append(
                 Fault(
-                    file=files.join(directory, MANIFEST),
+                    file=files.join(directory, manifest_name(manifest.version)),
                     message=f"has {len(vocabulary)} values of {name}, {shard.index_name} has "
                     "positions beyond them",
                 )
@@ -243,12 +256,24 @@ def _check_index(
     return index
 
 
-def _row_faults(index: RecordIndex, shard: Shard, number: int) -> Iterator[str]:
-    """Yields the faults of the rows of an index: their number, their shard and their order."""
+def _dali_index_faults(directory: str, shard: Shard, index: RecordIndex | None) -> Iterator[Fault]:
+    """Yields a fault if the index that DALI reads is not as written, or not that of `index`."""
+    path = files.join(directory, shard.dali_index_name)
+    try:
+        data = files.read(path)
+    except OSError as error:
+        yield Fault(file=path, message=f"can't be read: {error}")
+        return
+    if google_crc32c.value(data) != shard.dali_index_crc32c:
+        yield Fault(file=path, message="has another checksum than in the manifest")
+    elif index is not None and data != dali_index(index):
+        yield Fault(file=path, message=f"contradicts {shard.index_name}")
+
+
+def _row_faults(index: RecordIndex, shard: Shard) -> Iterator[str]:
+    """Yields the faults of the rows of an index: their number and their order."""
     if len(index) != shard.records:
         yield f"lists {len(index)} records, the manifest says {shard.records}"
-    if (index.shard != number).any():
-        yield f"lists records of other shards than {number}"
     ends = index.offset + index.length
     if len(index) and (index.offset[0] != 0 or (index.offset[1:] != ends[:-1]).any()):
         yield "does not list the records one after the other"
@@ -277,7 +302,7 @@ def _check_records(
             if message := _index_contradiction(values, index, number):
                 at_fault = shard.index_name
             elif message := _vocabulary_contradiction(values, manifest):
-                at_fault = MANIFEST
+                at_fault = manifest_name(manifest.version)
         if message:
             yield (
                 at_fault,

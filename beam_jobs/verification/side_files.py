@@ -1,52 +1,77 @@
 """Checks of the files beside the shards of a dataset directory against the manifest."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from beam_jobs.storage import files
 from beam_jobs.storage.checksums import ChecksumReader
 from beam_jobs.verification.shard import Fault, checksum_faults
 from schemas.example import decode_example
-from schemas.manifest import (
+from schemas.file_names import (
     COMPLETED,
-    EXCLUDED,
-    MANIFEST,
-    FileChecksum,
-    Manifest,
+    TFDS_FEATURES,
+    TFDS_INFO,
+    excluded_name,
     is_dataset_file,
+    manifest_name,
 )
+from schemas.manifest import FileChecksum, Manifest
 from schemas.quarantine import REJECTED_FEATURES
+from schemas.tfds import tfds_files
 from schemas.tfrecord import CorruptRecordError, read_records
 
 
-def check_names(directory: str, manifest: Manifest) -> Iterator[Fault]:
-    """Yields the files of a dataset that the manifest does not name."""
-    expected = {MANIFEST, COMPLETED, EXCLUDED, *manifest.files}
-    for split in manifest.splits.values():
-        expected.update(name for shard in split.shards for name in (shard.name, shard.index_name))
+def check_names(directory: str, manifests: Sequence[Manifest]) -> Iterator[Fault]:
+    """Yields the files of a dataset directory that the manifests of its versions don't name."""
+    expected = {COMPLETED, TFDS_FEATURES, TFDS_INFO}
+    for manifest in manifests:
+        expected |= {manifest_name(manifest.version), excluded_name(manifest.version)}
+        expected.update(manifest.checksums)
+        for split in manifest.splits.values():
+            expected.update(name for shard in split.shards for name in shard.files)
     root = directory.rstrip("/") + "/"
     for path in files.list_below(directory):
         name = path.removeprefix(root)
         if is_dataset_file(name) and name not in expected:
-            yield Fault(file=path, message="is not in the manifest")
+            yield Fault(file=path, message="is not in any manifest")
+
+
+def check_tfds_files(directory: str, manifest: Manifest) -> Iterator[Fault]:
+    """Yields the files for TensorFlow Datasets that are not those of the newest version."""
+    try:
+        made = tfds_files(manifest)
+    except (KeyError, TypeError):
+        path = files.join(directory, manifest_name(manifest.version))
+        yield Fault(file=path, message="has build options that don't tell how images are stored")
+        return
+    for name, expected in made.items():
+        path = files.join(directory, name)
+        try:
+            if files.read(path) != expected:
+                message = f"is not that of version {manifest.version}"
+                yield Fault(file=path, message=message)
+        except OSError as error:
+            yield Fault(file=path, message=f"can't be read: {error}")
 
 
 def check_files(directory: str, manifest: Manifest) -> Iterator[Fault]:
-    """Checks every file but shards, indexes, the manifest, COMPLETED and excluded.json.
+    """Checks the listings, the schema and the statistics of a version.
 
     Yields a fault for each file that is not as the build wrote it. If all are, yields a fault for
     each kind of listing that does not hold as many entries as the manifest counts.
     """
     entries: Counter[str] = Counter()
     damaged = False
-    for name, expected in sorted(manifest.files.items()):
+    for name, expected in sorted(manifest.checksums.items()):
         kind = name.rpartition("/")[2].partition("-")[0]  # rejected.jsonl of rejected.jsonl-00000-…
         count, faults = _check_file(files.join(directory, name), kind, expected)
         yield from faults
         entries[kind] += count
         damaged = damaged or bool(faults)
     if not damaged:  # the entries of a damaged file can't be counted
-        yield from _check_counts(files.join(directory, MANIFEST), manifest, entries)
+        yield from _check_counts(
+            files.join(directory, manifest_name(manifest.version)), manifest, entries
+        )
 
 
 def _check_file(path: str, kind: str, expected: FileChecksum) -> tuple[int, list[Fault]]:

@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 
 from apache_beam.io.filesystems import FileSystems
@@ -13,9 +14,27 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from beam_jobs.running.stop_signals import stop_signals_held
 from beam_jobs.verification.shard import ShardCheck, check_shard, share_faults
 from schemas.excluded import ExcludedRecord
-from schemas.manifest import Manifest
+from schemas.manifest import Manifest, Shard
 
-ShardTask = tuple[str, int, Sequence[ExcludedRecord]]  # split, position in it, excluded records
+
+@dataclass(frozen=True, kw_only=True)
+class ShardTask:
+    """A shard to be checked.
+
+    Attributes:
+      generation: position of its generation in the manifest.
+      split: its split.
+      number: its position among the shards of the split in this generation.
+      shard: the shard.
+      excluded: its records that are left out.
+    """
+
+    generation: int
+    split: str
+    number: int
+    shard: Shard
+    excluded: Sequence[ExcludedRecord]
+
 
 # Set once in a worker process, as it holds the manifest, which may have many megabytes.
 _check_one: Callable[[ShardTask], ShardCheck]
@@ -62,9 +81,9 @@ def check_shards(
 def _check_shard(
     directory: str, manifest: Manifest, task: ShardTask, *, exclude: bool
 ) -> ShardCheck:
-    split, number, excluded = task
-    check = check_shard(directory, manifest, split, number, excluded, exclude=exclude)
-    check.faults += share_faults(directory, manifest, split, number, check)
+    part = manifest.generations[task.generation].splits[task.split]
+    check = check_shard(directory, manifest, task.shard, task.excluded, exclude=exclude)
+    check.faults += share_faults(directory, manifest, part, task.number, check)
     return check
 
 

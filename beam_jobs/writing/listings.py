@@ -13,8 +13,9 @@ from beam_jobs.sharding.duplicates import Duplicate
 from beam_jobs.storage import files
 from beam_jobs.storage.checksums import RunningChecksum, checksum
 from schemas.example import decode_example
+from schemas.file_names import DUPLICATES, QUARANTINE, version_file
 from schemas.manifest import FileChecksum
-from schemas.quarantine import DUPLICATES, QUARANTINE, REJECTED_FEATURES
+from schemas.quarantine import REJECTED_FEATURES
 from schemas.tfrecord import unframe
 
 ListedFile = tuple[str, FileChecksum]
@@ -27,9 +28,10 @@ _FILE_BYTES = 1 << 28  # of the quarantine and of duplicates
 class WriteQuarantine(beam.PTransform):
     """Rejected to (path relative to `directory`, FileChecksum) of the quarantine's files."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, version: int) -> None:
         super().__init__()
         self._directory = directory
+        self._version = version
 
     def expand(self, rejected: beam.PCollection[Rejected]) -> beam.PCollection[ListedFile]:
         return (
@@ -41,8 +43,8 @@ class WriteQuarantine(beam.PTransform):
     def _write(self, file: tuple[int, int], rejected: Sequence[Rejected]) -> Iterator[ListedFile]:
         number, count = file
         suffix = f"{number:05d}-of-{count:05d}"
-        records = files.join(QUARANTINE, f"rejected.tfrecord-{suffix}")
-        lines = files.join(QUARANTINE, f"rejected.jsonl-{suffix}")
+        records = version_file(self._version, f"{QUARANTINE}/rejected.tfrecord-{suffix}")
+        lines = version_file(self._version, f"{QUARANTINE}/rejected.jsonl-{suffix}")
         ranges = [(one.file, one.offset, one.length) for one in rejected]
         record_sum, line_sum = RunningChecksum(), RunningChecksum()
         with (
@@ -65,9 +67,10 @@ class WriteQuarantine(beam.PTransform):
 class WriteDuplicates(beam.PTransform):
     """Duplicate to (path relative to `directory`, FileChecksum) of the duplicates' files."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, version: int) -> None:
         super().__init__()
         self._directory = directory
+        self._version = version
 
     def expand(self, duplicates: beam.PCollection[Duplicate]) -> beam.PCollection[ListedFile]:
         return (
@@ -79,7 +82,8 @@ class WriteDuplicates(beam.PTransform):
 
     def _write(self, file: tuple[int, int], duplicates: Sequence[Duplicate]) -> ListedFile:
         number, count = file
-        path = files.join(DUPLICATES, f"duplicates.jsonl-{number:05d}-of-{count:05d}")
+        name = f"{DUPLICATES}/duplicates.jsonl-{number:05d}-of-{count:05d}"
+        path = version_file(self._version, name)
         data = b"".join(_duplicate_line(duplicate) for duplicate in duplicates)
         files.write(files.join(self._directory, path), data)
         return path, checksum(data)

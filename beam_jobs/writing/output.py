@@ -7,12 +7,30 @@ from beam_jobs.options import BuildOptions
 from beam_jobs.prepare.staging import MARKER, STAGING, is_staging_file
 from beam_jobs.storage import files
 from beam_jobs.writing.publication import begun_publication, read_completed
-from schemas.manifest import COMPLETED, MANIFEST, Manifest, is_dataset_file
+from schemas.file_names import COMPLETED, is_dataset_file, manifest_name
+from schemas.manifest import Manifest
+from schemas.versions import Versions, is_format_1
 
 
-def read_manifest(directory: str) -> Manifest:
-    """Reads the manifest of a dataset directory."""
-    return Manifest.from_json(files.read(files.join(directory, MANIFEST)))
+def read_versions(directory: str) -> Versions:
+    """Reads the versions of a dataset directory.
+
+    Raises:
+      ValueError: COMPLETED is damaged, or of another format version.
+    """
+    return Versions.from_bytes(files.read(files.join(directory, COMPLETED)))
+
+
+def read_manifest(directory: str, version: int | None = None) -> Manifest:
+    """Reads the manifest of a version of a dataset directory, None for the newest.
+
+    Raises:
+      ValueError: there is no such version, or a file is damaged.
+    """
+    found = read_versions(directory).find(version)
+    data = files.read(files.join(directory, manifest_name(found.number)))
+    found.check(data)
+    return found.parse(data)
 
 
 def is_published(options: BuildOptions) -> bool:
@@ -43,6 +61,11 @@ def check_finished(options: BuildOptions) -> None:
 
 def check_foreign(options: BuildOptions) -> None:
     """Raises BuildError if a file in the output directory is one that no build wrote."""
+    if is_format_1((read_completed(options.output) or "").encode()):
+        raise BuildError(
+            f"{options.output} holds a dataset of format version 1: choose another --output, or "
+            "delete that dataset"
+        )
     staging = options.staging.directory
     if files.is_local(staging) and Path(staging).is_symlink():
         raise _foreign(options.output, STAGING)

@@ -1,4 +1,4 @@
-"""Publication: how finished files replace the dataset in the output directory, COMPLETED last."""
+"""Publication: how finished files become a version in the output directory, COMPLETED last."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,17 +7,17 @@ from dataclasses import asdict, dataclass
 from beam_jobs.errors import BuildError
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.storage import files
-from schemas.manifest import COMPLETED, is_dataset_file
+from schemas.file_names import COMPLETED, is_dataset_file
 
 
 @dataclass(frozen=True, kw_only=True)
 class Publication:
-    """A dataset on its way into the output directory, as the file `publishing` notes it.
+    """A version on its way into the output directory, as the file `publishing` notes it.
 
     Attributes:
       launch: identifies the launch of the build that publishes it.
       request: what was asked for, see `BuildOptions.request`.
-      completed: text that its COMPLETED will hold.
+      completed: text that COMPLETED will hold.
     """
 
     launch: str
@@ -39,7 +39,7 @@ class Publication:
         3. The old COMPLETED is deleted. Killed after: there is no dataset for readers; the next
            run finds its images prepared, stages all files again and starts at 1.
         4. Old files that the new ones do not replace are deleted. Killed after: as in 3.
-        5. The new files are moved, manifest.json first. Killed in between: as in 3.
+        5. The new files are moved, the manifest first. Killed in between: as in 3.
         6. The names and sizes of all files are checked, and that `publishing` is still the note
            of 2. Killed after: as in 3.
         7. COMPLETED is moved. Killed after: the new dataset, with a staging directory that the
@@ -52,10 +52,10 @@ class Publication:
         object stores, a build moves only files of its own launch, and of two that publish at once
         the one that began first fails at 6 and makes the other fail there, too. What is left to
         chance is the moment between 6 and 7: should the other begin then, COMPLETED and
-        manifest.json may disagree, which `verify` names.
+        the manifest may disagree, which `verify` names.
 
         Args:
-          names: all files of the dataset but COMPLETED, manifest.json first.
+          names: all files of the dataset but COMPLETED, the manifest first.
           sizes: name to bytes of those files whose size is known.
           staging: the staging directory, with the finished files of this launch.
 
@@ -91,7 +91,7 @@ class Publication:
         pairs = [
             (files.join(staged, name), files.join(output, name)) for name in names if name in ready
         ]
-        files.move(pairs[:1])  # manifest.json: from now on no other COMPLETED fits
+        files.move(pairs[:1])  # the manifest: from now on no other COMPLETED fits
         files.move(pairs[1:])
         # 6. Checks that the output is whole, and of this launch.
         published = _dataset_sizes(output)
@@ -111,7 +111,7 @@ class Publication:
             if name not in published or published[name] != expected.get(name, published[name]):
                 raise ValueError(f"{name} was not moved into place: run the build again")
         # 7. From here on there is the new dataset.
-        files.write(files.join(staged, COMPLETED), self.completed.encode() + b"\n")
+        files.write(files.join(staged, COMPLETED), self.completed.encode())
         files.move([(files.join(staged, COMPLETED), completed)])
 
 
@@ -128,7 +128,7 @@ def begun_publication(staging: Staging) -> Publication | None:
 def read_completed(output: str) -> str | None:
     """Returns the text of COMPLETED, None if a directory holds no finished dataset."""
     path = files.join(output, COMPLETED)
-    return files.read(path).decode(errors="replace").strip() if files.exists(path) else None
+    return files.read(path).decode(errors="replace") if files.exists(path) else None
 
 
 def _delete(paths: Sequence[str]) -> None:

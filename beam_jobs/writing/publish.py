@@ -18,18 +18,13 @@ from beam_jobs.writing.listings import ListedFile
 from beam_jobs.writing.publication import Publication
 from beam_jobs.writing.shards import WrittenShard
 from schemas import __version__
-from schemas.manifest import (
-    MANIFEST,
-    SCHEMA,
-    STATISTICS,
-    Counts,
-    Manifest,
-    Split,
-    completed_text,
-)
+from schemas.file_names import manifest_name, schema_name, statistics_name
+from schemas.manifest import Counts, Generation, Manifest, Split
 from schemas.receipt import LAYOUT, Label, receipt_features
 from schemas.statistics import RecordSummary
+from schemas.tfds import tfds_files
 from schemas.tfdv import schema_text, statistics_bytes
+from schemas.versions import FIRST_VERSION, Versions
 
 CategoryCounts = Mapping[
     tuple[str, str], IntArray
@@ -114,14 +109,15 @@ class Publisher:
             chunks, shards, category_counts, duplicates, listings, vocabularies
         )
         text = manifest.to_json().encode()
+        own = {manifest_name(manifest.version): text, **described, **tfds_files(manifest)}
         finished = self.staging.finished(self.launch)
-        for name, data in (described | {MANIFEST: text}).items():
+        for name, data in own.items():
             files.write(files.join(finished, name), data)
-        names = [MANIFEST, *manifest.files]
-        names += [name for one in shards for name in (one.shard.name, one.shard.index_name)]
+        names = [*own, *dict(listings), *(name for one in shards for name in one.shard.files)]
         sizes = {one.shard.name: one.shard.size_bytes for one in shards}
+        versions = Versions.first(text)
         publication = Publication(
-            launch=self.launch, request=self.request, completed=completed_text(text).strip()
+            launch=self.launch, request=self.request, completed=versions.to_bytes().decode()
         )
         publication.move_into_place(names, sizes, self.staging)
         delete_staging(self.staging)
@@ -157,13 +153,11 @@ class Publisher:
             quarantined.update(chunk.quarantined)
             fingerprint.update(bytes.fromhex(chunk.fingerprint))
         described = {
-            SCHEMA: schema_text(features, vocabularies).encode(),
-            STATISTICS: statistics_bytes(features, statistics, vocabularies),
+            schema_name(FIRST_VERSION): schema_text(features, vocabularies).encode(),
+            statistics_name(FIRST_VERSION): statistics_bytes(features, statistics, vocabularies),
         }
-        manifest = Manifest(
-            features=features,
-            labels=self.labels,
-            vocabularies={name: tuple(values) for name, values in vocabularies.items()},
+        generation = Generation(
+            version=FIRST_VERSION,
             splits=splits,
             counts=Counts(
                 inputs=sum(chunk.inputs for chunk in chunks),
@@ -176,7 +170,15 @@ class Publisher:
             build_options=self.build_options,
             source_fingerprint=fingerprint.hexdigest(),
             written_by=f"tillroll {__version__}",
-            files=dict(listings) | {name: checksum(data) for name, data in described.items()},
+            files=dict(listings),
+        )
+        manifest = Manifest(
+            version=FIRST_VERSION,
+            features=features,
+            labels=self.labels,
+            vocabularies={name: tuple(values) for name, values in vocabularies.items()},
+            generations=(generation,),
+            files={name: checksum(data) for name, data in described.items()},
         )
         return manifest, described
 

@@ -13,8 +13,9 @@ from beam_jobs.prepare.references import position
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.storage import files
 from schemas.example import extend_example, parse_example
-from schemas.index import IndexRow, RecordIndex
-from schemas.manifest import Shard, index_name, shard_name
+from schemas.file_names import dali_index_name, index_name, shard_name
+from schemas.index import IndexRow, RecordIndex, dali_index
+from schemas.manifest import Shard
 from schemas.receipt import Label, categories, id_feature, receipt_features
 from schemas.statistics import RecordSummary
 from schemas.tfrecord import frame, unframe
@@ -50,16 +51,14 @@ class ShardWriter:
         self,
         split: str,
         number: int,
-        count: int,
         locations: npt.NDArray[Any],
         vocabularies: Vocabularies,
     ) -> tuple[WrittenShard, RecordIndex]:
-        """Writes shard `number` of `count` and its index.
+        """Writes a shard and the files beside it.
 
         Args:
           split: the shard's split.
           number: the shard's position in it.
-          count: shards of the split.
           locations: ORDERED_LOCATION of each record, in no order.
           vocabularies: category name to its values, sorted.
 
@@ -68,22 +67,23 @@ class ShardWriter:
         """
         builder = _ShardBuilder(self.labels, vocabularies)
         ranges = self._ranges(locations)
-        name, index_file = shard_name(split, number, count), index_name(split, number, count)
+        name = shard_name(split, number)
         # One record at a time: records lie scattered over the files of all chunks, and a whole
         # shard may be larger than a worker's memory.
         with files.create(files.join(self.directory, name)) as output:
             for (_, start, _), framed in zip(ranges, files.read_ranges(ranges), strict=True):
                 output.write(builder.add(unframe(framed, start)))
-        index = RecordIndex.of_rows(builder.rows, shard=number, categories=categories(self.labels))
-        index_bytes = index.to_bytes()
-        files.write(files.join(self.directory, index_file), index_bytes)
+        index = RecordIndex.of_rows(builder.rows, categories=categories(self.labels))
+        index_bytes, dali_bytes = index.to_bytes(), dali_index(index)
+        files.write(files.join(self.directory, dali_index_name(name)), dali_bytes)
+        files.write(files.join(self.directory, index_name(name)), index_bytes)
         shard = Shard(
             name=name,
             records=len(builder.rows),
             size_bytes=builder.size_bytes,
             crc32c=builder.crc32c,
-            index_name=index_file,
             index_crc32c=google_crc32c.value(index_bytes),
+            dali_index_crc32c=google_crc32c.value(dali_bytes),
         )
         written = WrittenShard(split=split, number=number, shard=shard, summary=builder.summary)
         return written, index

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from schemas.example import decode_example
-from schemas.manifest import MANIFEST, Manifest
+from schemas.file_names import COMPLETED, manifest_name
+from schemas.manifest import Manifest
 from schemas.tfrecord import read_records
+from schemas.versions import Versions
 
 SPLIT = "train"
 SHARDS = 8
@@ -63,8 +65,9 @@ def dealt(data_dir: str) -> list[list[StoredImage]]:
 
 
 def read_manifest(data_dir: str) -> Manifest:
-    """Reads the manifest of a local dataset directory."""
-    return Manifest.from_json((Path(data_dir) / MANIFEST).read_text())
+    """Reads the manifest of the newest version of a local dataset directory."""
+    versions = Versions.from_bytes((Path(data_dir) / COMPLETED).read_bytes())
+    return Manifest.from_json((Path(data_dir) / manifest_name(versions.newest.number)).read_bytes())
 
 
 def storage(manifest: Manifest) -> Storage:

@@ -93,6 +93,7 @@ class Evaluator:
             self._datasets[split] = make_evaluation_dataset(
                 self._strategy,
                 self._info.data_dir,
+                version=self._info.version,
                 split=split,
                 global_batch_size=self._global_batch_size,
                 config=self._config,

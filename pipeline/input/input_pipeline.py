@@ -1,7 +1,6 @@
 """One input pipeline: plan, read, decode, augment, batch, prefetch."""
 
 import dataclasses
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
@@ -23,7 +22,7 @@ from pipeline.input.index_dataset import (
 )
 from pipeline.input.unbroken import unbroken
 from pipeline.option_checks import as_integer, check_type
-from pipeline.records.info import DatasetInfo, load_info
+from pipeline.records.info import DatasetInfo
 from pipeline.records.reader import RecordReader
 from pipeline.records.table import RecordTable, check_batch_size, load_record_table, make_plan
 from pipeline.sampling.plan import BatchPlan, example_seeds
@@ -52,7 +51,7 @@ class InputPipeline:
     @_as_written
     def load(
         cls,
-        data_dir: str | os.PathLike[str] | None,
+        info: DatasetInfo,
         split: str,
         global_batch_size: int,
         config: InputConfig | None,
@@ -67,7 +66,6 @@ class InputPipeline:
         global_batch_size = as_integer("global_batch_size", global_batch_size, example=256)
         if config is not None:
             check_type("config", config, InputConfig, example="InputConfig(height=256)")
-        info = load_info(data_dir)
         config = config or InputConfig()
         if evaluation:
             config = dataclasses.replace(config, crop=None)

@@ -1,42 +1,44 @@
 """Descriptions of dataset directories, read from their manifests."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import tensorflow as tf
 
 from pipeline.option_checks import check_integer
 from pipeline.records.file_systems import load_file_system
 from schemas.excluded import Excluded
+from schemas.file_names import COMPLETED, excluded_name, manifest_name, statistics_name
 from schemas.index import RecordIndex
-from schemas.manifest import (
-    COMPLETED,
-    EXCLUDED,
-    MANIFEST,
-    STATISTICS,
-    Manifest,
-    Split,
-    check_completed,
-)
+from schemas.manifest import Manifest, Split
 from schemas.receipt import Feature
 from schemas.tfdv import value_counts
+from schemas.versions import Versions
 
+T = TypeVar("T")
 DATA_DIR_VARIABLE = "TILLROLL_DATA_DIR"
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetInfo:
-    """A finished dataset directory.
+    """A version of a finished dataset directory.
 
     Attributes:
       data_dir: the directory.
-      manifest: its manifest.
+      manifest: the manifest of the version.
       excluded: damaged records that are left out.
     """
 
     data_dir: str
     manifest: Manifest
     excluded: Excluded
+
+    @property
+    def version(self) -> int:
+        """Number of the version, from 1."""
+        return self.manifest.version
 
     @property
     def layouts(self) -> tuple[str, ...]:
@@ -97,7 +99,7 @@ class DatasetInfo:
           ValueError: there is no such split or feature, or the statistics can't be read.
         """
         self.split(split)
-        path = os.path.join(self.data_dir, STATISTICS)
+        path = os.path.join(self.data_dir, statistics_name(self.version))
         try:
             counts = value_counts(read_file(path))
             return counts[split][feature]
@@ -143,16 +145,19 @@ class DatasetInfo:
         return [shard.records - len(self.excluded.positions(shard.name)) for shard in shards]
 
 
-def load_info(data_dir: str | os.PathLike[str] | None = None) -> DatasetInfo:
-    """Reads the manifest of a dataset directory.
+def load_info(
+    data_dir: str | os.PathLike[str] | None = None, *, version: int | None = None
+) -> DatasetInfo:
+    """Reads the manifest of a version of a dataset directory.
 
     Args:
       data_dir: the directory, on any file system that TensorFlow knows, or tensorflow-io if it is
         installed; None for the directory that the environment variable TILLROLL_DATA_DIR names.
+      version: the version; None for the newest.
 
     Raises:
-      ValueError: no directory is named, its manifest can't be read, or nothing that is installed
-        can read its file system.
+      ValueError: no directory is named, it has no such version, the manifest can't be read, or
+        nothing that is installed can read its file system.
       FileNotFoundError: the directory holds no finished dataset, or access to it is denied.
     """
     directory = os.fspath(data_dir) if data_dir is not None else os.environ.get(DATA_DIR_VARIABLE)
@@ -167,28 +172,32 @@ def load_info(data_dir: str | os.PathLike[str] | None = None) -> DatasetInfo:
             f"{directory} holds no finished dataset ({reason}): check the path, or build it with "
             "python -m beam_jobs.build"
         )
-    manifest = _read_manifest(directory)
+    versions = _read_parsed(os.path.join(directory, COMPLETED), Versions.from_bytes)
+    try:
+        found = versions.find(version)
+    except ValueError as error:
+        raise ValueError(f"{directory}: {error}") from error
+
+    def parse(data: bytes) -> Manifest:
+        found.check(data)
+        return found.parse(data)
+
+    manifest = _read_parsed(os.path.join(directory, manifest_name(found.number)), parse)
     excluded = Excluded(dataset_digest=manifest.digest)
-    path = os.path.join(directory, EXCLUDED)
-    if not _why_missing(directory, EXCLUDED):
-        try:
-            excluded = Excluded.from_json(read_file(path), manifest)
-        except ValueError as error:
-            raise ValueError(f"{path} {error}") from error
+    if not _why_missing(directory, excluded_name(manifest.version)):
+        path = os.path.join(directory, excluded_name(manifest.version))
+        excluded = _read_parsed(path, lambda data: Excluded.from_json(data, manifest))
     return DatasetInfo(data_dir=directory, manifest=manifest, excluded=excluded)
 
 
-def _read_manifest(directory: str) -> Manifest:
-    """Reads the manifest, and checks by COMPLETED that it is the one that the build wrote.
+def _read_parsed(path: str, parse: Callable[[bytes], T]) -> T:
+    """Reads a file and parses it.
 
     Raises:
-      ValueError: the manifest can't be read, or is damaged.
+      ValueError: the file can't be read, or is damaged.
     """
-    path = os.path.join(directory, MANIFEST)
     try:
-        text = read_file(path)
-        check_completed(read_file(os.path.join(directory, COMPLETED)), text)
-        return Manifest.from_json(text)
+        return parse(read_file(path))
     except tf.errors.OpError as error:
         raise ValueError(f"{path} can't be read: {error.message}") from error
     except ValueError as error:

@@ -16,7 +16,6 @@ from pipeline.records.info import DatasetInfo, read_file
 from pipeline.sampling.integer_math import Arrays
 from pipeline.sampling.plan import BatchPlan, BatchUnits, Epoch, IntArray, plan_seed
 from schemas.index import array_start, read_columns
-from schemas.manifest import MANIFEST
 
 _PARALLEL_READS = 16
 ALIGNMENT = 64  # bytes: TensorFlow takes arrays that lie so as they are
@@ -254,7 +253,7 @@ def _read_shard_index(
     for column in columns:
         if len(column) != records:
             raise ValueError(
-                f"{path} has {len(column)} records and {MANIFEST} {records}: run python -m "
+                f"{path} has {len(column)} records and the manifest {records}: run python -m "
                 "beam_jobs.verify"
             )
     return columns, starts

@@ -181,6 +181,20 @@ def _listing(changes: Iterable[Change]) -> str:
     return lines and f":{lines}"
 
 
+def trained_version(directory: str) -> int | None:
+    """Finds the version of the dataset that a folder's newest checkpoint was trained on.
+
+    Returns:
+      The version; None if no checkpoint can be read.
+    """
+    for step in sorted(written_steps(directory), reverse=True):
+        try:
+            return read_identity(os.path.join(directory, f"step-{step}")).dataset_version
+        except (*DAMAGE, ValueError):
+            continue  # `Checkpoints.restore` says what is wrong with it
+    return None
+
+
 def read_identity(path: str) -> RunIdentity:
     """Reads the identity of the run of a checkpoint.
 

@@ -28,6 +28,7 @@ class Report:
         dataset = make_evaluation_dataset(
             tf.distribute.get_strategy(),  # each worker reads them by itself, and all the same
             trainer.info.data_dir,
+            version=trainer.info.version,
             split=split,
             global_batch_size=_SAMPLES,
             config=trainer.config.with_features("weight"),

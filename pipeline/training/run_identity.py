@@ -73,12 +73,15 @@ class RunIdentity:
     Attributes:
       stream: options that shape the examples and the model.
       updates: options that shape the updates, and those on which the comparison of losses depends.
+      dataset_version: the version of the dataset, by which it is found again. Whether it is the
+        same data, its digest tells.
       defaults: default values of options. An option that a checkpoint lacks is newer than the
         checkpoint, which was trained with its default of today.
     """
 
     stream: Mapping[str, Value]
     updates: Mapping[str, Value]
+    dataset_version: int | None = None
     defaults: Mapping[str, Value] = dataclasses.field(default_factory=dict)
 
     @classmethod
@@ -110,6 +113,7 @@ class RunIdentity:
         return cls(
             stream={**stream, **{name: flat[name] for name in STREAM_OPTIONS}},
             updates={name: flat[name] for name in UPDATE_OPTIONS},
+            dataset_version=info.version,
             defaults=defaults,
         )
 
@@ -122,11 +126,19 @@ class RunIdentity:
         """
         repair = "choose another run folder, or say --other-data to go on"
         values = from_text(text, format_name=_FORMAT, newest_version=_VERSION, repair=repair)
-        return cls(stream=values["stream"], updates=values["updates"])
+        return cls(
+            stream=values["stream"],
+            updates=values["updates"],
+            dataset_version=values.get("dataset_version"),
+        )
 
     def to_json(self) -> str:
         """Writes the identity as text, for a checkpoint."""
-        values = {"stream": self.stream, "updates": self.updates}
+        values = {
+            "stream": self.stream,
+            "updates": self.updates,
+            "dataset_version": self.dataset_version,
+        }
         return to_text(values, format_name=_FORMAT, version=_VERSION)
 
     def also(self, updates: Mapping[str, Value]) -> Self:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from pipeline.records.info import DatasetInfo, load_info
 from pipeline.tasks.base import Task, load_task
 from pipeline.training.checkpoint_files import DAMAGE, damage_of, written_steps
-from pipeline.training.checkpoints import read_identity
+from pipeline.training.checkpoints import read_identity, trained_version
 from pipeline.training.options import TrainOptions
 from pipeline.training.run_directory import BEST, CHECKPOINTS, OPTIONS
 from pipeline.training.run_identity import RunIdentity
@@ -58,7 +58,7 @@ def load_trained_model(
         raise ValueError(
             f"{directory} holds no checkpoint: train longer, or choose the checkpoint {other!r}"
         )
-    info = load_info(data_dir or options["data_dir"])
+    info = load_info(data_dir or options["data_dir"], version=trained_version(directory))
     task = load_task(options["task"], options["model"])
     model = task.build(info)
     newest = os.path.join(directory, f"step-{max(steps)}")

@@ -151,6 +151,7 @@ class Trainer:
             lambda: make_distributed_dataset(
                 self.strategy,
                 self.info.data_dir,
+                version=self.info.version,
                 global_batch_size=self.options.global_batch_size,
                 config=self.config,
                 seed=self.options.seed,

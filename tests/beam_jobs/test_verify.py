@@ -11,10 +11,14 @@ pytest.importorskip("apache_beam")
 from beam_jobs.storage import files
 from beam_jobs.verify import main, verify
 from schemas.excluded import Excluded
-from schemas.manifest import COMPLETED, EXCLUDED, MANIFEST, STATISTICS
+from schemas.file_names import COMPLETED, dali_index_name
+from schemas.versions import Versions
 from tests.support.dataset_files import (
+    EXCLUDED,
     INDEX,
+    MANIFEST,
     SHARD,
+    STATISTICS,
     change_manifest,
     flip,
     index_of,
@@ -53,7 +57,7 @@ def test_flipped_byte_is_named_by_file_record_and_offset(copy: Path, capsys):
 def without_last_layout(values: dict) -> None:
     """Takes the last layout, which then has no record, out of the vocabulary."""
     values["vocabularies"]["layout"].pop()
-    for split in values["splits"].values():
+    for split in values["generations"][0]["splits"].values():
         split["category_counts"]["layout"].pop()
 
 
@@ -66,10 +70,37 @@ def without_last_layout(values: dict) -> None:
             id="not completed",
         ),
         pytest.param(
-            lambda d: (d / COMPLETED).write_text("0" * 64),
+            lambda d: (d / COMPLETED).write_bytes(Versions.first(b"another").to_bytes()),
             "manifest.json: does not match COMPLETED: one of the two is damaged, or another "
             "version of tillroll wrote them; restore both from a copy, or build the dataset again",
             id="completed for another",
+        ),
+        pytest.param(
+            lambda d: (d / COMPLETED).write_text("{}"),
+            "COMPLETED: not a tillroll-versions file",
+            id="completed is broken",
+        ),
+        pytest.param(
+            lambda d: (d / "features.json").write_text("{}"),
+            "features.json: is not that of version 1",
+            id="other features for TFDS",
+        ),
+        pytest.param(
+            lambda d: (d / "dataset_info.json").unlink(),
+            "dataset_info.json: can't be read",
+            id="no information for TFDS",
+        ),
+        pytest.param(
+            lambda d: flip(d / dali_index_name(SHARD), 0),
+            f"{dali_index_name(SHARD)}: has another checksum than in the manifest",
+            id="index for DALI is damaged",
+        ),
+        pytest.param(
+            lambda d: change_manifest(
+                d, lambda v: v["generations"][0]["build_options"].pop("image")
+            ),
+            "manifest.json: has build options that don't tell how images are stored",
+            id="nothing about images",
         ),
         pytest.param(
             lambda d: write_manifest(d, "{}"),
@@ -77,7 +108,7 @@ def without_last_layout(values: dict) -> None:
             id="no manifest",
         ),
         pytest.param(
-            lambda d: change_manifest(d, lambda v: v["counts"].update(inputs=99)),
+            lambda d: change_manifest(d, lambda v: v["generations"][0]["counts"].update(inputs=99)),
             "manifest.json: damaged tillroll-dataset file: records were lost or "
             "made up: 99 inputs, but 44 written",
             id="counts do not add up",
@@ -90,7 +121,7 @@ def without_last_layout(values: dict) -> None:
         ),
         pytest.param(
             lambda d: change_manifest(d, without_last_layout),
-            "manifest.json: has 6 values of layout, receipts-train.index-00003-of-00004 has "
+            "manifest.json: has 6 values of layout, receipts-train-00003.index.npz has "
             "positions beyond them",
             id="vocabulary and counts are short",
         ),
@@ -111,13 +142,13 @@ def without_last_layout(values: dict) -> None:
             id="index is broken",
         ),
         pytest.param(
-            lambda d: shutil.copy(d / INDEX.replace("00002-of", "00001-of"), d / INDEX),
+            lambda d: shutil.copy(d / INDEX.replace("00002", "00001"), d / INDEX),
             f"{INDEX}: has another checksum than in the manifest",
             id="index of another shard",
         ),
         pytest.param(
-            lambda d: shutil.copy(d / SHARD, d / "receipts-train.tfrecord-00007-of-00009"),
-            "receipts-train.tfrecord-00007-of-00009: is not in the manifest",
+            lambda d: shutil.copy(d / SHARD, d / "receipts-train-00007.tfrecord"),
+            "receipts-train-00007.tfrecord: is not in any manifest",
             id="stale shard",
         ),
         pytest.param(
@@ -138,7 +169,9 @@ def without_last_layout(values: dict) -> None:
         pytest.param(
             lambda d: change_manifest(
                 d,
-                lambda v: v["splits"]["train"]["category_counts"].update(layout=[0] * 7),
+                lambda v: v["generations"][0]["splits"]["train"]["category_counts"].update(
+                    layout=[0] * 7
+                ),
             ),
             "manifest.json: layout counts of train differ from its records",
             id="counts of layouts",
@@ -155,7 +188,7 @@ def test_unfair_shard_is_a_fault(copy: Path, capsys):
     """Two shards that swap their names are whole, but not what was dealt."""
 
     def swap(values: dict) -> None:
-        shards = values["splits"]["train"]["shards"]
+        shards = values["generations"][0]["splits"]["train"]["shards"]
         shards[0], shards[3] = shards[3], shards[0]
 
     change_manifest(copy, swap)
@@ -172,14 +205,14 @@ def test_reads_shards_and_lists_in_pieces(dataset: Path, monkeypatch: pytest.Mon
         if length == 5000:
             pieces.add(Path(path).name)
         else:
-            assert ".index-" in path or path.endswith((MANIFEST, COMPLETED))
+            assert path.endswith(at_once)
         return read_range(path, offset, length)
 
+    at_once = (".index.npz", ".idx", MANIFEST, COMPLETED, "features.json", "dataset_info.json")
     monkeypatch.setattr("beam_jobs.storage.checksums._PIECE_BYTES", 5000)
     monkeypatch.setattr(files, "read_range", record)
     assert list(verify(str(dataset), workers=1)) == []
-    whole = {name for name in contents(dataset) if ".index-" not in name}
-    assert pieces == whole - {MANIFEST, COMPLETED}
+    assert pieces == {Path(name).name for name in contents(dataset) if not name.endswith(at_once)}
 
 
 @pytest.mark.parametrize(
@@ -202,4 +235,4 @@ def test_help_says_what_exclude_does(capsys):
         main(["--help"])
     assert exit_info.value.code == 0
     words = " ".join(capsys.readouterr().out.split())
-    assert "--exclude list damaged records in DIRECTORY/excluded.json" in words
+    assert "--exclude list damaged records in DIRECTORY/versions/*/excluded.json" in words

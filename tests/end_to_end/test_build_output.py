@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("apache_beam")
 
-from schemas.manifest import COMPLETED
+from schemas.file_names import COMPLETED
 from tests.support.dataset_files import manifest_of
 from tests.support.receipts import contents, write_receipts, write_table
 
@@ -29,7 +29,7 @@ def test_finished_dataset_is_not_harmed(tmp_path: Path, build, capsys):
     # A good one replaces it wholly: no shard of the old numbering is left.
     assert build(table, tmp_path / "out", "--shards=2", "--splits=train=1", "--overwrite") == 0
     assert len(manifest_of(tmp_path / "out").splits["train"].shards) == 2
-    assert not list((tmp_path / "out").glob("*-of-00003"))
+    assert not list((tmp_path / "out").glob("receipts-train-00002*"))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from beam_jobs.build import main
 from beam_jobs.errors import BuildError
 from beam_jobs.storage import files
 from beam_jobs.verify import main as verify_main
-from schemas.manifest import EXCLUDED, MANIFEST
+from tests.support.dataset_files import EXCLUDED, MANIFEST
 from tests.support.receipts import contents, draw_receipt, read_table, write_receipts, write_table
 from tests.support.webhdfs import WebHdfs, serve
 

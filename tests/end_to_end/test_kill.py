@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("apache_beam")
 
-from schemas.manifest import COMPLETED
+from schemas.file_names import COMPLETED
 from tests.support.receipts import contents, write_receipts
 
 OPTIONS = ("--shards=3", "--max-side=64", "--workers=2", "--quiet")

@@ -20,7 +20,8 @@ from beam_jobs.prepare.staging import Staging
 from beam_jobs.sources.row import Row
 from beam_jobs.storage import files, object_stores
 from beam_jobs.verify import main as verify_main
-from schemas.manifest import COMPLETED, EXCLUDED, shard_name
+from schemas.file_names import COMPLETED, shard_name
+from tests.support.dataset_files import EXCLUDED
 from tests.support.receipts import contents, draw_receipt, read_table, write_receipts, write_table
 from tests.support.stores import STORE_NAMES, TestStore, started
 
@@ -114,7 +115,7 @@ def test_a_failed_build_resumes_and_a_finished_one_is_replaced(
     assert "holds a finished dataset" in capsys.readouterr().err
     assert stored(files.join(root, "out")) == first
 
-    shard = files.join(root, "out", shard_name("train", 0, 2))
+    shard = files.join(root, "out", shard_name("train", 0))
     data = files.read(shard)
     files.write(shard, bytes([data[0] ^ 1]) + data[1:])
     verify = [files.join(root, "out"), "--quiet", "--workers=1", *server.options]
@@ -125,7 +126,7 @@ def test_a_failed_build_resumes_and_a_finished_one_is_replaced(
     assert build(*arguments, "--max-bad-fraction=0.2", "--shards=9", "--overwrite") == 0
     second = stored(files.join(root, "out"))
     assert second[COMPLETED] != first[COMPLETED]
-    assert not any("of-00002" in name for name in second), "files of the replaced dataset are left"
+    assert not any("00001." in name for name in second), "files of the replaced dataset are left"
     assert EXCLUDED not in second, "what is excluded belongs to the replaced dataset"
     assert not stored(files.join(root, "out/_staging"))
     assert verify_main(verify) == 0

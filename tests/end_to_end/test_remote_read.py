@@ -16,7 +16,7 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("apache_beam")
 
 from beam_jobs.storage import files
-from schemas.manifest import shard_name
+from schemas.file_names import shard_name
 from tests.support.dataset_factory import read_index, write_dataset
 from tests.support.processes import ROOT
 from tests.support.receipts import contents
@@ -62,7 +62,7 @@ def read(store: TestStore, *names: str) -> tuple[int, dict[str, Any]]:
 def outcome(store: TestStore, directory: Path) -> tuple[int, dict[str, Any]]:
     """Results of one process that reads an undamaged directory and three others."""
     sound = contents(directory)
-    damaged, missing = shard_name("train", DAMAGED_SHARD, 4), shard_name("train", MISSING_SHARD, 4)
+    damaged, missing = shard_name("train", DAMAGED_SHARD), shard_name("train", MISSING_SHARD)
     payload = bytearray(sound[damaged])
     payload[read_index(directory, DAMAGED_SHARD).offset[DAMAGED_POSITION] + 60] ^= 0x10
     directories = {
@@ -92,7 +92,7 @@ def test_errors_name_the_record(
     outcome: tuple[int, dict[str, Any]], store: TestStore, directory: Path
 ):
     index = read_index(directory, DAMAGED_SHARD)
-    path = f"{store.tensorflow_root}/damaged/{shard_name('train', DAMAGED_SHARD, 4)}"
+    path = f"{store.tensorflow_root}/damaged/{shard_name('train', DAMAGED_SHARD)}"
     assert (
         f"{path}: record {index.id(DAMAGED_POSITION)} at byte "
         f"{index.offset[DAMAGED_POSITION]} cannot be read; python -m beam_jobs.verify tells what "
@@ -101,7 +101,7 @@ def test_errors_name_the_record(
     ) in outcome[1]["damaged"]["error"]
 
     index = read_index(directory, MISSING_SHARD)
-    path = f"{store.tensorflow_root}/missing/{shard_name('train', MISSING_SHARD, 4)}"
+    path = f"{store.tensorflow_root}/missing/{shard_name('train', MISSING_SHARD)}"
     sentences = [
         f"{path}: record {index.id(each)} at byte {index.offset[each]} cannot be read"
         for each in range(len(index))

@@ -15,7 +15,7 @@ from pipeline.train import main
 from pipeline.training.checkpoint_files import written_steps
 from pipeline.training.run_directory import RunFolder
 from pipeline.training.trainer import Trainer
-from schemas.manifest import shard_name
+from schemas.file_names import shard_name
 
 OPTIONS = (
     "--task=tests.support.tiny_task:TinyTask",
@@ -210,7 +210,7 @@ def test_a_damaged_record_ends_the_run_with_a_sentence(
     directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str
 ):
     copy = shutil.copytree(directory, tmp_path / "copy")
-    shard = copy / shard_name("train", 2, 4)
+    shard = copy / shard_name("train", 2)
     data = bytearray(shard.read_bytes())
     data[len(data) // 2] ^= 1
     shard.write_bytes(data)

@@ -12,7 +12,9 @@ import pytest
 pytest.importorskip("apache_beam")
 
 from beam_jobs.verify import main, verify
-from schemas.manifest import COMPLETED, EXCLUDED, MANIFEST, completed_text
+from schemas.file_names import COMPLETED
+from schemas.versions import Versions
+from tests.support.dataset_files import EXCLUDED, MANIFEST
 from tests.support.receipts import contents, read_table, write_receipts, write_table
 
 FLIPS = 150
@@ -56,41 +58,44 @@ def test_has_every_kind_of_file(small: Path):
     assert named(small) == set()
     assert list(contents(small)) == [
         "COMPLETED",
-        "duplicates/duplicates.jsonl-00000-of-00001",
-        "manifest.json",
-        "quarantine/rejected.jsonl-00000-of-00001",
-        "quarantine/rejected.tfrecord-00000-of-00001",
-        "receipts-train.index-00000-of-00001",
-        "receipts-train.tfrecord-00000-of-00001",
-        "receipts-validation.index-00000-of-00001",
-        "receipts-validation.tfrecord-00000-of-00001",
-        "schema.pbtxt",
-        "statistics.pb",
+        "dataset_info.json",
+        "features.json",
+        "receipts-train-00000.idx",
+        "receipts-train-00000.index.npz",
+        "receipts-train-00000.tfrecord",
+        "receipts-validation-00000.idx",
+        "receipts-validation-00000.index.npz",
+        "receipts-validation-00000.tfrecord",
+        "versions/00001/duplicates/duplicates.jsonl-00000-of-00001",
+        "versions/00001/manifest.json",
+        "versions/00001/quarantine/rejected.jsonl-00000-of-00001",
+        "versions/00001/quarantine/rejected.tfrecord-00000-of-00001",
+        "versions/00001/schema.pbtxt",
+        "versions/00001/statistics.pb",
     ]
 
 
-@pytest.mark.parametrize("part", [".index-", "", MANIFEST, COMPLETED])
+@pytest.mark.parametrize("part", [".index.npz", "", MANIFEST, COMPLETED])
 def test_every_flipped_bit_is_named(copy: Path, part: str):
     """One bit of every file at a time; of indexes apart, as they tell where records lie."""
     whole = contents(copy)
     if part:
         flipped = {name: data for name, data in whole.items() if part in name}
     else:
-        apart = (".index-", MANIFEST, COMPLETED)
+        apart = (".index.npz", MANIFEST, COMPLETED)
         flipped = {name: data for name, data in whole.items() if not any(a in name for a in apart)}
     assert flipped
     rng = random.Random(7)
     for _ in range(FLIPS):
         for name, data in flipped.items():
             (copy / name).write_bytes(flip(data, rng))
-        # COMPLETED and the manifest belong together: which of them is damaged nothing tells.
-        assert {MANIFEST if name == COMPLETED else name for name in flipped} <= named(copy)
+        assert flipped.keys() <= named(copy)
 
 
 @pytest.mark.parametrize("harm", [b"", b"\n\n", None])
 def test_replaced_and_missing_files_are_named(copy: Path, harm: bytes | None):
     others = [name for name in contents(copy) if name not in (MANIFEST, COMPLETED)]
-    assert len(others) == 9
+    assert len(others) == 13
     for name in others:
         if harm is None:
             (copy / name).unlink()
@@ -101,7 +106,7 @@ def test_replaced_and_missing_files_are_named(copy: Path, harm: bytes | None):
 
 def test_flips_of_excluded_json_change_no_more_than_what_people_read(copy: Path):
     """It is written after the manifest; its entries are compared with the manifest and indexes."""
-    shard = copy / "receipts-train.tfrecord-00000-of-00001"
+    shard = copy / "receipts-train-00000.tfrecord"
     shard.write_bytes(shard.read_bytes()[:-1])
     assert main([str(copy), "--exclude", "--quiet", "--workers=1"]) == 0
     text = (copy / EXCLUDED).read_bytes()
@@ -134,6 +139,7 @@ def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     return changed
 
 
+FIRST = ("generations", 0)
 ODD: list[Any] = [None, True, -1, 0, 7, 2**70, 0.5, "x", "\ud800", "../x", [], {}, [3], {"x": {}}]
 
 
@@ -149,7 +155,7 @@ def test_no_manifest_ends_verify_with_a_traceback(copy: Path, capsys, sealed: bo
         text = json.dumps(replaced(values, place, odd))
         (copy / MANIFEST).write_text(text)
         if sealed:
-            (copy / COMPLETED).write_text(completed_text(text.encode()))
+            (copy / COMPLETED).write_bytes(Versions.first(text.encode()).to_bytes())
         status = main([str(copy), "--quiet", "--workers=1"])
         printed = capsys.readouterr()
         assert status == bool(printed.err), (place, odd)
@@ -160,15 +166,21 @@ def test_no_manifest_ends_verify_with_a_traceback(copy: Path, capsys, sealed: bo
 @pytest.mark.parametrize(
     ("place", "odd", "sentence"),
     [
-        (("splits",), {}, "the manifest has no split"),
+        (("generations",), [], "the manifest has no generation"),
+        ((*FIRST, "splits"), {}, "the manifest has no split"),
         (
-            ("splits", "train", "shards", 0, "name"),
+            (*FIRST, "splits", "train", "shards", 0, "name"),
             3,
-            "manifest.splits.train.shards[0].name is 3, must be a string",
+            "manifest.generations[0].splits.train.shards[0].name is 3, must be a string",
         ),
         (
-            ("splits", "train", "shards", 0, "name"),
+            (*FIRST, "splits", "train", "shards", 0, "name"),
             "../x",
+            "'../x' is not the name of a shard",
+        ),
+        (
+            ("files",),
+            {"../x": {"size_bytes": 1, "crc32c": 1}},
             "'../x' is not the name of a file of a dataset",
         ),
         (
@@ -177,9 +189,13 @@ def test_no_manifest_ends_verify_with_a_traceback(copy: Path, capsys, sealed: bo
             "manifest.features[0].dtype is 'ift64', must be one of bytes, string, int64, float32",
         ),
         (("labels",), [], "the manifest's features are not those of its labels"),
-        (("counts", "inputs"), -1, "-1 is not a number from 0 to 2**63 - 1"),
-        (("counts",), {}, "manifest.counts has no 'duplicates'"),
-        (("written_by",), None, "manifest.written_by is None, must be a string"),
+        ((*FIRST, "counts", "inputs"), -1, "-1 is not a number from 0 to 2**63 - 1"),
+        ((*FIRST, "counts"), {}, "manifest.generations[0].counts has no 'duplicates'"),
+        (
+            (*FIRST, "written_by"),
+            None,
+            "manifest.generations[0].written_by is None, must be a string",
+        ),
     ],
 )
 def test_a_damaged_manifest_gets_a_sentence(
@@ -188,7 +204,7 @@ def test_a_damaged_manifest_gets_a_sentence(
     values = json.loads((copy / MANIFEST).read_text())
     text = json.dumps(replaced(values, place, odd))
     (copy / MANIFEST).write_text(text)
-    (copy / COMPLETED).write_text(completed_text(text.encode()))
+    (copy / COMPLETED).write_bytes(Versions.first(text.encode()).to_bytes())
     assert main([str(copy), "--quiet", "--workers=1"]) == 1
     assert capsys.readouterr().out == (
         f"{copy / MANIFEST}: damaged tillroll-dataset file: {sentence}; build the dataset again\n"

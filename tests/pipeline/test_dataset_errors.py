@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from pipeline.config import Balance, InputConfig, RandomCrop, Reading
 from pipeline.dataset import make_dataset, make_distributed_dataset, make_evaluation_dataset
-from schemas.manifest import shard_name
+from schemas.file_names import shard_name
 from tests.support.dataset_factory import read_index, write_dataset
 
 pytestmark = pytest.mark.slow
@@ -117,7 +117,7 @@ def test_needs_a_finished_directory(tmp_path: Path):
 def test_after_an_error_no_batch_comes(tmp_path: Path, crop: RandomCrop | None):
     """Records that follow would no longer be those of their step and row."""
     directory = write_dataset(tmp_path / "receipts")
-    shard = directory / shard_name("train", 1, 4)
+    shard = directory / shard_name("train", 1)
     data = bytearray(shard.read_bytes())
     data[read_index(directory, 1).offset[3] + 60] ^= 1
     shard.write_bytes(data)

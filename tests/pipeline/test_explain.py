@@ -16,7 +16,7 @@ def test_natural_shares(directory: Path, capsys: pytest.CaptureFixture[str]):
     assert main([str(directory), *options]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:5] == [
-        f"split train of {directory}: 32 records",
+        f"split train of {directory}, version 1: 32 records",
         "an epoch is 4 steps of 8 records",
         "  workers: 2, each makes 4 batches of 4 records",
         "  replicas: 4, each gets 2 records a step",
@@ -56,7 +56,7 @@ def test_the_environment_names_the_dataset(
 ):
     monkeypatch.setenv("TILLROLL_DATA_DIR", str(directory))
     assert main(["--global-batch-size=8"]) == 0
-    assert f"split train of {directory}: " in capsys.readouterr().out
+    assert f"split train of {directory}, version 1: " in capsys.readouterr().out
     monkeypatch.delenv("TILLROLL_DATA_DIR")
     with pytest.raises(SystemExit):
         main(["--global-batch-size=8"])

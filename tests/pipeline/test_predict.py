@@ -23,7 +23,7 @@ from pipeline.records.info import load_info
 from pipeline.serving.saved_model import export
 from pipeline.tasks.layout_classifier import LayoutClassifier
 from pipeline.tasks.text_detector import text_mask
-from schemas.manifest import shard_name
+from schemas.file_names import shard_name
 from schemas.receipt import Label
 from tests.support.dataset_factory import BOX, LAYOUTS, write_dataset
 
@@ -172,7 +172,7 @@ def test_needs_an_exported_model(directory: Path, tmp_path: Path, capsys):
 
 def test_a_damaged_record_is_named(directory: Path, model: Path, tmp_path: Path, capsys):
     copy = shutil.copytree(directory, tmp_path / "copy")
-    shard = copy / shard_name("train", 1, 4)
+    shard = copy / shard_name("train", 1)
     data = bytearray(shard.read_bytes())
     data[len(data) // 2] ^= 1
     shard.write_bytes(data)

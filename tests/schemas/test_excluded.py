@@ -12,7 +12,7 @@ from schemas.excluded import FORMAT_VERSION, Excluded, ExcludedRecord
 from schemas.manifest import Manifest, Shard
 from tests.support.dataset_files import manifest_of
 
-FIRST, SECOND = "receipts-train.tfrecord-00000-of-00004", "receipts-train.tfrecord-00001-of-00004"
+FIRST, SECOND = "receipts-train-00000.tfrecord", "receipts-train-00001.tfrecord"
 ANEW = "delete it, and run python -m beam_jobs.verify DIRECTORY --exclude again"
 
 
@@ -45,7 +45,7 @@ def rows(*positions: int, **values: Any) -> list[dict[str, Any]]:
 def test_positions_are_ascending(manifest: Manifest):
     assert some(manifest).positions(SECOND) == (0, 7)
     assert some(manifest).positions(FIRST) == (2,)
-    assert some(manifest).positions("receipts-train.tfrecord-00002-of-00004") == ()
+    assert some(manifest).positions("receipts-train-00002.tfrecord") == ()
     assert len(some(manifest)) == 3
     assert len(Excluded(dataset_digest=manifest.digest)) == 0
 
@@ -87,7 +87,9 @@ def test_a_newer_version_is_refused_even_if_nothing_else_is_known(manifest: Mani
 def test_another_dataset_is_refused(manifest: Manifest):
     train = manifest.splits["train"]
     shards: tuple[Shard, ...] = (replace(train.shards[0], crc32c=1), *train.shards[1:])
-    other = replace(manifest, splits={"train": replace(train, shards=shards)})
+    [generation] = manifest.generations
+    changed_generation = replace(generation, splits={"train": replace(train, shards=shards)})
+    other = replace(manifest, generations=(changed_generation,))
     sentence = (
         f"belongs to the dataset with digest {manifest.digest}, the manifest beside it has "
         f"{other.digest}: {ANEW}"
@@ -100,8 +102,8 @@ def test_another_dataset_is_refused(manifest: Manifest):
     ("shards", "sentence"),
     [
         pytest.param(
-            {"receipts-dev.tfrecord-00000-of-00001": rows(0)},
-            "leaves out records of 'receipts-dev.tfrecord-00000-of-00001', which is not a "
+            {"receipts-dev-00000.tfrecord": rows(0)},
+            "leaves out records of 'receipts-dev-00000.tfrecord', which is not a "
             "shard of this dataset",
             id="no such shard",
         ),

@@ -14,12 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.index import IndexRow, RecordIndex, array_start, read_columns
+from schemas.index import IndexRow, RecordIndex, array_start, dali_index, read_columns
 
 CATEGORIES = ("layout", "offset")  # a category may have the name of a column
-COLUMNS = ("shard", "offset", "length", "height", "width", "channels", "id_end", "id_text")
+COLUMNS = ("offset", "length", "height", "width", "channels", "id_end", "id_text")
 DTYPES = {
-    "shard": np.int32,
     "offset": np.int64,
     "length": np.int32,
     "height": np.int32,
@@ -56,10 +55,8 @@ ROW = st.fixed_dictionaries(
 )
 
 
-def index_of(rows: Sequence[dict[str, Any]], *, shard: int = 0) -> RecordIndex:
-    return RecordIndex.of_rows(
-        [IndexRow(**row) for row in rows], shard=shard, categories=CATEGORIES
-    )
+def index_of(rows: Sequence[dict[str, Any]]) -> RecordIndex:
+    return RecordIndex.of_rows([IndexRow(**row) for row in rows], categories=CATEGORIES)
 
 
 def as_lists(index: RecordIndex) -> dict[str, Any]:
@@ -70,11 +67,10 @@ def as_lists(index: RecordIndex) -> dict[str, Any]:
 
 
 def test_columns_and_their_types() -> None:
-    index = index_of(ROWS, shard=4)
+    index = index_of(ROWS)
     assert len(index) == 3
     assert index.ids() == ["a.jpg", "Käse/€ 😀.png", ""]
     assert [index.id(position) for position in range(3)] == index.ids()
-    assert index.shard.tolist() == [4, 4, 4]
     assert index.offset.tolist() == [0, 5_000_000_000, 10_000_000_000]
     assert index.width.tolist() == [480, 481, 482]
     assert index.categories["layout"].tolist() == [0, 7, 14]
@@ -82,10 +78,10 @@ def test_columns_and_their_types() -> None:
     assert {codes.dtype for codes in index.categories.values()} == {np.dtype(np.int32)}
 
 
-@given(st.lists(ROW, max_size=8), st.integers(0, 99_999))
+@given(st.lists(ROW, max_size=8))
 @settings(deadline=None, max_examples=50)
-def test_bytes_round_trip(rows: list[dict[str, Any]], shard: int) -> None:
-    index = index_of(rows, shard=shard)
+def test_bytes_round_trip(rows: list[dict[str, Any]]) -> None:
+    index = index_of(rows)
     again = RecordIndex.from_bytes(index.to_bytes())
     assert as_lists(again) == as_lists(index)
     assert again.ids() == [row["id"] for row in rows]
@@ -95,13 +91,10 @@ def test_bytes_round_trip(rows: list[dict[str, Any]], shard: int) -> None:
 @given(st.lists(st.lists(ROW, max_size=4), min_size=1, max_size=4))
 @settings(deadline=None, max_examples=50)
 def test_concatenation_puts_shards_one_after_the_other(shards: list[list[dict[str, Any]]]) -> None:
-    whole = RecordIndex.concatenate(
-        [index_of(rows, shard=number) for number, rows in enumerate(shards)]
-    )
+    whole = RecordIndex.concatenate([index_of(rows) for rows in shards])
     rows = [row for each in shards for row in each]
     assert whole.ids() == [row["id"] for row in rows]
     assert [whole.id(position) for position in range(len(whole))] == whole.ids()
-    assert whole.shard.tolist() == [number for number, each in enumerate(shards) for _ in each]
     for name in ("offset", "length", "height", "width", "channels"):
         assert getattr(whole, name).tolist() == [row[name] for row in rows]
     for name in CATEGORIES:
@@ -116,6 +109,15 @@ def test_an_index_without_records() -> None:
     assert {name: getattr(index, name).dtype for name in COLUMNS} == DTYPES
 
 
+def test_the_index_for_dali_has_the_place_of_each_frame() -> None:
+    rows = [
+        ROWS[0] | {"offset": 0, "length": 90},
+        ROWS[1] | {"offset": 90, "length": 70},
+    ]
+    assert dali_index(index_of(rows)) == b"0 90\n90 70\n"
+    assert dali_index(index_of([])) == b""
+
+
 def test_concatenation_needs_a_shard() -> None:
     with pytest.raises(ValueError, match=r"^an index needs at least one shard, got none$"):
         RecordIndex.concatenate([])
@@ -123,7 +125,7 @@ def test_concatenation_needs_a_shard() -> None:
 
 def test_concatenation_needs_equal_categories() -> None:
     rows = [IndexRow(**row) for row in ROWS]
-    other = RecordIndex.of_rows(rows, shard=1, categories=("layout",))
+    other = RecordIndex.of_rows(rows, categories=("layout",))
     sentence = "shard indexes differ in their categories, ['layout', 'offset'] expected"
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         RecordIndex.concatenate([index_of(ROWS), other])

@@ -1,6 +1,5 @@
-"""The manifest: its round trip, its versions, its conservation law and its file names."""
+"""The manifest: its round trip, its generations, its conservation law."""
 
-import hashlib
 import json
 import re
 from collections import Counter
@@ -12,47 +11,43 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schemas.file_names import schema_name, shard_name, version_file
 from schemas.manifest import (
     FORMAT_VERSION,
     Counts,
     FileChecksum,
+    Generation,
     Manifest,
     Shard,
     Split,
-    check_completed,
-    completed_text,
     dealt_histogram,
-    index_name,
-    is_dataset_file,
-    shard_name,
 )
 from schemas.receipt import Label, receipt_features
 
+LISTING = version_file(1, "duplicates/duplicates.jsonl-00000-of-00001")
 LABELS = (Label(name="total", type="float"), Label(name="currency", type="category"))
 
 
-def shard(split: str, number: int, count: int, *, records: int, crc32c: int = 1) -> Shard:
+def shard(split: str, number: int, *, records: int, crc32c: int = 1) -> Shard:
     return Shard(
-        name=shard_name(split, number, count),
+        name=shard_name(split, number),
         records=records,
         size_bytes=1000 * records,
         crc32c=crc32c,
-        index_name=index_name(split, number, count),
         index_crc32c=2,
+        dali_index_crc32c=3,
     )
 
 
-MANIFEST = Manifest(
-    features=receipt_features(LABELS),
-    labels=LABELS,
-    vocabularies={"layout": ("Bäcker €", "kiosk"), "currency": ("EUR",)},
+GENERATION = Generation(
+    version=1,
     splits={
         "train": Split(
-            shards=(shard("train", 0, 2, records=3), shard("train", 1, 2, records=2)),
+            shards=(shard("train", 0, records=3), shard("train", 1, records=2)),
             category_counts={"layout": (4, 1), "currency": (5,)},
         ),
         "test": Split(
-            shards=(shard("test", 0, 1, records=1),),
+            shards=(shard("test", 0, records=1),),
             category_counts={"layout": (1, 0), "currency": (1,)},
         ),
     },
@@ -60,13 +55,59 @@ MANIFEST = Manifest(
     build_options={"seed": 7, "splits": {"train": 0.9, "test": 0.1}},
     source_fingerprint="ab" * 32,
     written_by="tillroll 0.1.0",
-    files={"schema.pbtxt": FileChecksum(size_bytes=10, crc32c=7)},
+    files={LISTING: FileChecksum(size_bytes=20, crc32c=8)},
+)
+MANIFEST = Manifest(
+    version=1,
+    features=receipt_features(LABELS),
+    labels=LABELS,
+    vocabularies={"layout": ("Bäcker €", "kiosk"), "currency": ("EUR",)},
+    generations=(GENERATION,),
+    files={schema_name(1): FileChecksum(size_bytes=10, crc32c=7)},
+)
+MORE = {
+    "train": replace(GENERATION.splits["train"], shards=(shard("train", 2, records=5),)),
+    "test": GENERATION.splits["test"],
+}
+# One layout and one currency more, and a shard of each split.
+APPENDED = Generation(
+    version=2,
+    splits={
+        "train": Split(
+            shards=(shard("train", 2, records=4),),
+            category_counts={"layout": (1, 0, 3), "currency": (1, 3)},
+        ),
+        "test": Split(
+            shards=(shard("test", 1, records=0),),
+            category_counts={"layout": (0, 0, 0), "currency": (0, 0)},
+        ),
+    },
+    counts=Counts(inputs=6, written=4, duplicates=0, quarantined={"corrupt": 1, "unreadable": 1}),
+    source_fingerprint="cd" * 32,
+    written_by="tillroll 0.2.0",
+)
+SECOND = Manifest(
+    version=2,
+    features=receipt_features(LABELS),
+    labels=LABELS,
+    vocabularies={"layout": ("Bäcker €", "kiosk", "Aral"), "currency": ("EUR", "CHF")},
+    generations=(GENERATION, APPENDED),
 )
 
 
 def changed(**values: Any) -> str:
     """The manifest's text with other values at its top; None leaves a value out."""
-    fields = json.loads(MANIFEST.to_json()) | values
+    return _text(json.loads(MANIFEST.to_json()) | values)
+
+
+def changed_generation(**values: Any) -> str:
+    """The manifest's text with other values in its generation; None leaves a value out."""
+    fields = json.loads(MANIFEST.to_json())
+    fields["generations"] = [json.loads(_text(fields["generations"][0] | values))]
+    return _text(fields)
+
+
+def _text(fields: dict[str, Any]) -> str:
     return json.dumps({name: value for name, value in fields.items() if value is not None})
 
 
@@ -78,58 +119,89 @@ def test_json_round_trip() -> None:
     assert again.splits["train"].records == 5
 
 
+def test_a_version_has_the_records_of_all_its_generations() -> None:
+    train = Manifest.from_json(SECOND.to_json()).splits["train"]
+    assert [one.name for one in train.shards] == [shard_name("train", at) for at in range(3)]
+    assert train.category_counts == {"layout": (5, 1, 3), "currency": (6, 3)}
+    assert train.layout_counts.tolist() == [5, 1, 3]
+    assert SECOND.splits["test"].category_counts["layout"] == (1, 0, 0)
+    assert SECOND.counts == Counts(
+        inputs=16,
+        written=10,
+        duplicates=1,
+        quarantined={"corrupt": 3, "too_small": 1, "unreadable": 1},
+    )
+    assert SECOND.checksums.keys() == {LISTING}
+    assert MANIFEST.checksums.keys() == {LISTING, schema_name(1)}
+
+
+@pytest.mark.parametrize(
+    ("generations", "sentence"),
+    [
+        pytest.param((), "the manifest has no generation", id="none"),
+        pytest.param(
+            (APPENDED, GENERATION),
+            "split 'train' counts values of the categories {'layout': 2, 'currency': 1}",
+            id="the_newest_knows_fewer_values",
+        ),
+        pytest.param(
+            (GENERATION, replace(APPENDED, splits={"train": APPENDED.splits["train"]})),
+            "generation 2 has the splits ['train'], must have ['train', 'test']",
+            id="other_splits",
+        ),
+    ],
+)
+def test_generations_that_do_not_fit(generations: tuple[Generation, ...], sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
+        replace(SECOND, generations=generations)
+
+
+def test_no_shard_comes_twice() -> None:
+    twice = replace(SECOND, generations=(replace(GENERATION, splits=MORE), APPENDED))
+    with pytest.raises(ValueError, match="the manifest names a shard more than once"):
+        Manifest.from_json(twice.to_json())
+
+
 def test_text_is_for_people_and_in_a_fixed_order() -> None:
     text = MANIFEST.to_json()
     assert text.endswith("}\n")
     assert '"Bäcker €"' in text
     assert list(json.loads(text)) == sorted(json.loads(text))
+    generation = replace(GENERATION, splits=dict(reversed(GENERATION.splits.items())))
     turned = replace(
         MANIFEST,
-        splits=dict(reversed(MANIFEST.splits.items())),
+        generations=(generation,),
         vocabularies=dict(reversed(MANIFEST.vocabularies.items())),
     )
     assert turned.to_json() == text
 
 
+def _with(**values: Any) -> Manifest:
+    """The manifest with other values in its generation."""
+    return replace(MANIFEST, generations=(replace(GENERATION, **values),))
+
+
 def _with_crc(crc32c: int) -> Manifest:
-    test = replace(MANIFEST.splits["test"], shards=(shard("test", 0, 1, records=1, crc32c=crc32c),))
-    return replace(MANIFEST, splits={**MANIFEST.splits, "test": test})
+    test = replace(GENERATION.splits["test"], shards=(shard("test", 0, records=1, crc32c=crc32c),))
+    return _with(splits={**GENERATION.splits, "test": test})
 
 
 @pytest.mark.parametrize(
     ("other", "same"),
     [
-        pytest.param(replace(MANIFEST, written_by="tillroll 9"), True, id="another_writer"),
+        pytest.param(_with(written_by="tillroll 9"), True, id="another_writer"),
         pytest.param(Manifest.from_json(MANIFEST.to_json()), True, id="read_again"),
         pytest.param(_with_crc(1), True, id="same_checksum"),
         pytest.param(_with_crc(9), False, id="another_checksum"),
         pytest.param(
-            replace(MANIFEST, splits={"train": MANIFEST.splits["train"]}), False, id="no_test_split"
+            _with(splits={"train": GENERATION.splits["train"]}), False, id="no_test_split"
         ),
+        pytest.param(SECOND, False, id="appended"),
     ],
 )
 def test_digest_tells_whether_the_records_are_the_same(other: Manifest, same: bool) -> None:
     assert len(MANIFEST.digest) == 64
     assert (other.digest == MANIFEST.digest) is same
-
-
-def test_completed_belongs_to_the_bytes_of_one_manifest() -> None:
-    text = MANIFEST.to_json().encode()
-    completed = completed_text(text)
-    assert completed == hashlib.sha256(text).hexdigest() + "\n"
-    check_completed(completed.encode(), text)
-    other = replace(MANIFEST, written_by="tillroll 9").to_json().encode()
-    for wrong, manifest in (
-        (completed, other),
-        (completed.strip(), text),
-        (completed + "\n", text),
-        (MANIFEST.digest + "\n", text),
-        ("", text),
-    ):
-        with pytest.raises(
-            ValueError, match=r"^does not match COMPLETED: one of the two is damaged"
-        ):
-            check_completed(wrong.encode(), manifest)
 
 
 def test_reads_this_version() -> None:
@@ -180,15 +252,15 @@ def test_refuses_what_is_no_manifest(text: str | bytes) -> None:
     [
         pytest.param(changed(features=None), id="no_features"),
         pytest.param(changed(features=3), id="features_are_no_list"),
-        pytest.param(changed(splits=[]), id="splits_are_no_object"),
-        pytest.param(changed(splits={"train": {}}), id="split_without_shards"),
-        pytest.param(changed(counts={}), id="no_counts"),
+        pytest.param(changed_generation(splits=[]), id="splits_are_no_object"),
+        pytest.param(changed_generation(splits={"train": {}}), id="split_without_shards"),
+        pytest.param(changed_generation(counts={}), id="no_counts"),
         pytest.param(changed(unheard_of=1), id="unknown_field"),
-        pytest.param(changed(written_by=None), id="no_writer"),
-        pytest.param(changed(splits={}), id="no_split"),
-        pytest.param(changed(files={"schema.pbtxt": {"size_bytes": 1}}), id="file_has_no_checksum"),
+        pytest.param(changed_generation(written_by=None), id="no_writer"),
+        pytest.param(changed_generation(splits={}), id="no_split"),
+        pytest.param(changed(files={schema_name(1): {"size_bytes": 1}}), id="file_has_no_checksum"),
         pytest.param(
-            changed(files={"schema.pbtxt": {"size_bytes": 1, "crc32c": 2**32}}),
+            changed(files={schema_name(1): {"size_bytes": 1, "crc32c": 2**32}}),
             id="checksum_is_big",
         ),
         pytest.param(
@@ -215,13 +287,13 @@ def test_refuses_a_damaged_manifest(text: str) -> None:
 def test_counts_that_do_not_add_up(inputs: int, sentence: str) -> None:
     sentence = f"records were lost or made up: {sentence}; do not use this dataset"
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
-        replace(MANIFEST.counts, inputs=inputs)
+        replace(GENERATION.counts, inputs=inputs)
 
 
 def test_counts_that_do_not_add_up_are_refused_in_a_file() -> None:
-    counts = json.loads(MANIFEST.to_json())["counts"] | {"inputs": 11}
+    counts = json.loads(MANIFEST.to_json())["generations"][0]["counts"] | {"inputs": 11}
     with pytest.raises(ValueError, match="records were lost or made up: 11 inputs"):
-        Manifest.from_json(changed(counts=counts))
+        Manifest.from_json(changed_generation(counts=counts))
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=12), st.integers(1, 17))
@@ -236,38 +308,3 @@ def test_dealt_histogram_is_that_of_dealing_one_by_one(counts: list[int], shards
     assert histogram.tolist() == expected
     assert (abs(histogram - np.array(counts) / shards) < 1).all()
     assert np.ptp(histogram.sum(axis=1)) <= 1
-
-
-def test_names_follow_tensorflow_datasets() -> None:
-    assert shard_name("train", 7, 128) == "receipts-train.tfrecord-00007-of-00128"
-    assert index_name("train", 7, 128) == "receipts-train.index-00007-of-00128"
-
-
-@pytest.mark.parametrize(
-    ("name", "ours"),
-    [
-        ("manifest.json", True),
-        ("schema.pbtxt", True),
-        ("statistics.pb", True),
-        ("COMPLETED", True),
-        ("excluded.json", True),
-        (shard_name("dev_2", 0, 1), True),
-        (index_name("dev_2", 123_456, 200_000), True),
-        ("quarantine/rejected.tfrecord-00000-of-00001", True),
-        ("quarantine/rejected.jsonl-00000-of-00001", True),
-        ("duplicates/duplicates.jsonl-00000-of-00001", True),
-        ("notes.txt", False),
-        ("old/manifest.json", False),
-        ("completed", False),
-        ("quarantine/excluded.json", False),
-        ("receipts-Train.tfrecord-00000-of-00001", False),
-        ("receipts-train.tfrecord-0-of-1", False),
-        ("receipts-train.tfrecord-00000-of-00001.bak", False),
-        ("receipts-train.tfrecord-00000-of-00001\n", False),
-        ("rejected.tfrecord-00000-of-00001", False),
-        ("quarantine/duplicates.jsonl-00000-of-00001", False),
-        ("", False),
-    ],
-)
-def test_is_dataset_file(name: str, ours: bool) -> None:
-    assert is_dataset_file(name) is ours

@@ -9,24 +9,21 @@ import numpy as np
 
 from schemas.example import encode_example, parse_example
 from schemas.excluded import Excluded, ExcludedRecord
-from schemas.index import IndexRow, RecordIndex
-from schemas.manifest import (
-    COMPLETED,
-    EXCLUDED,
-    MANIFEST,
-    STATISTICS,
-    Counts,
-    Manifest,
-    Shard,
-    Split,
-    completed_text,
+from schemas.file_names import (
+    dali_index_name,
+    excluded_name,
     index_name,
     shard_name,
+    statistics_name,
 )
+from schemas.index import IndexRow, RecordIndex, dali_index
+from schemas.manifest import Counts, Generation, Manifest, Shard, Split
 from schemas.receipt import Label, receipt_features
 from schemas.statistics import RecordSummary
 from schemas.tfdv import statistics_bytes
 from schemas.tfrecord import frame
+from schemas.versions import FIRST_VERSION
+from tests.support.dataset_files import manifest_of, write_manifest
 from tests.support.pictures import jpeg
 
 LAYOUTS = {"alpha": 20, "beta": 9, "gamma": 2, "omega": 1}
@@ -113,21 +110,26 @@ def write_dataset(
             )
             summary.add(parse_example(features, record))
             records.append((f"{layout}-{number}", layout_id, record))
-        written.append(_write_shard(directory, shard, shards, records, channels=channels))
+        written.append(_write_shard(directory, shard, records, channels=channels))
     train = Split(
         shards=tuple(written),
         category_counts={"layout": tuple(counts[name] for name in names)},
     )
     validation = Split(shards=(), category_counts={"layout": (0,) * len(names)})
-    manifest = Manifest(
-        features=features,
-        labels=tuple(labels),
-        vocabularies={"layout": tuple(names)},
+    generation = Generation(
+        version=FIRST_VERSION,
         splits={"train": train, "validation": validation},
         counts=Counts(inputs=len(layouts), written=len(layouts), duplicates=0, quarantined={}),
         build_options={"image": _image_options(raw=raw, channels=channels)},
         source_fingerprint="",
         written_by="tests",
+    )
+    manifest = Manifest(
+        version=FIRST_VERSION,
+        features=features,
+        labels=tuple(labels),
+        vocabularies={"layout": tuple(names)},
+        generations=(generation,),
     )
     _finish(directory, manifest, summary)
     return directory
@@ -136,13 +138,12 @@ def write_dataset(
 def _write_shard(
     directory: Path,
     shard: int,
-    shards: int,
     records: Sequence[tuple[str, int, bytes]],
     *,
     channels: int,
 ) -> Shard:
     """Writes a shard of "train" and its index; records are (id, layout_id, serialized)."""
-    name, index = shard_name("train", shard, shards), index_name("train", shard, shards)
+    name = shard_name("train", shard)
     stored, rows = bytearray(), []
     for id_, layout_id, record in records:
         framed = frame(record)
@@ -159,16 +160,18 @@ def _write_shard(
         )
         stored += framed
     data = bytes(stored)
-    index_bytes = RecordIndex.of_rows(rows, shard=shard, categories=["layout"]).to_bytes()
+    index = RecordIndex.of_rows(rows, categories=["layout"])
+    index_bytes, dali_bytes = index.to_bytes(), dali_index(index)
     (directory / name).write_bytes(data)
-    (directory / index).write_bytes(index_bytes)
+    (directory / index_name(name)).write_bytes(index_bytes)
+    (directory / dali_index_name(name)).write_bytes(dali_bytes)
     return Shard(
         name=name,
         records=len(rows),
         size_bytes=len(data),
         crc32c=google_crc32c.value(data),
-        index_name=index,
         index_crc32c=google_crc32c.value(index_bytes),
+        dali_index_crc32c=google_crc32c.value(dali_bytes),
     )
 
 
@@ -190,15 +193,15 @@ def _finish(directory: Path, manifest: Manifest, summary: RecordSummary) -> None
         for name, split in manifest.splits.items()
     }
     statistics = statistics_bytes(manifest.features, summaries, manifest.vocabularies)
-    (directory / STATISTICS).write_bytes(statistics)
-    text = manifest.to_json()
-    (directory / MANIFEST).write_text(text)
-    (directory / COMPLETED).write_text(completed_text(text.encode()))
+    path = directory / statistics_name(manifest.version)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(statistics)
+    write_manifest(directory, manifest.to_json())
 
 
 def exclude(directory: Path, positions: Mapping[int, Sequence[int]]) -> None:
     """Writes the excluded.json that leaves out these positions of these shards of "train"."""
-    manifest = Manifest.from_json((directory / MANIFEST).read_text())
+    manifest = manifest_of(directory)
     excluded = Excluded(dataset_digest=manifest.digest)
     for shard, own in positions.items():
         index = read_index(directory, shard)
@@ -209,11 +212,10 @@ def exclude(directory: Path, positions: Mapping[int, Sequence[int]]) -> None:
             for each in own
         ]
         excluded = excluded.adding(manifest.splits["train"].shards[shard].name, records)
-    (directory / EXCLUDED).write_text(excluded.to_json())
+    (directory / excluded_name(manifest.version)).write_text(excluded.to_json())
 
 
 def read_index(directory: Path, shard: int) -> RecordIndex:
     """The record index of a shard of "train"."""
-    manifest = Manifest.from_json((directory / MANIFEST).read_text())
-    name = manifest.splits["train"].shards[shard].index_name
+    name = manifest_of(directory).splits["train"].shards[shard].index_name
     return RecordIndex.from_bytes((directory / name).read_bytes())

@@ -6,19 +6,34 @@ from pathlib import Path
 
 from schemas.example import decode_example
 from schemas.excluded import ExcludedRecord
+from schemas.file_names import (
+    COMPLETED,
+    excluded_name,
+    index_name,
+    manifest_name,
+    shard_name,
+    statistics_name,
+)
 from schemas.index import RecordIndex
-from schemas.manifest import COMPLETED, MANIFEST, Manifest, completed_text
+from schemas.manifest import Manifest
 from schemas.tfrecord import frame, unframe
+from schemas.versions import FIRST_VERSION, Versions
 
 # The shard of the fixture `dataset` that tests read and damage.
-SHARD = "receipts-train.tfrecord-00002-of-00004"
-INDEX = "receipts-train.index-00002-of-00004"
+SHARD = shard_name("train", 2)
+INDEX = index_name(SHARD)
+# Of version 1.
+MANIFEST = manifest_name(FIRST_VERSION)
+STATISTICS = statistics_name(FIRST_VERSION)
+EXCLUDED = excluded_name(FIRST_VERSION)
 
 
 def manifest_of(directory: Path) -> Manifest:
-    """Returns the manifest of a dataset, which must be finished."""
-    assert (directory / COMPLETED).exists()
-    return Manifest.from_json((directory / MANIFEST).read_text())
+    """Returns the manifest of the newest version of a dataset, which must be finished."""
+    newest = Versions.from_bytes((directory / COMPLETED).read_bytes()).newest
+    data = (directory / manifest_name(newest.number)).read_bytes()
+    newest.check(data)
+    return Manifest.from_json(data)
 
 
 def records_of(directory: Path, split: str) -> list[list[dict]]:
@@ -81,13 +96,22 @@ def flip(path: Path, position: int) -> None:
 
 
 def change_manifest(directory: Path, change: Callable[[dict], None]) -> None:
-    """Changes the manifest as if the build had written it so."""
+    """Changes the manifest of version 1 as if the build had written it so."""
     values = json.loads((directory / MANIFEST).read_text())
     change(values)
     write_manifest(directory, json.dumps(values))
 
 
+def change_shard(directory: Path, **values: object) -> None:
+    """Changes what the manifest says of the shard."""
+
+    def change(manifest: dict) -> None:
+        manifest["generations"][0]["splits"]["train"]["shards"][2].update(values)
+
+    change_manifest(directory, change)
+
+
 def write_manifest(directory: Path, text: str) -> None:
-    """Writes a manifest and the COMPLETED that belongs to it."""
+    """Writes the manifest of version 1 and the COMPLETED that belongs to it."""
     (directory / MANIFEST).write_text(text)
-    (directory / COMPLETED).write_text(completed_text(text.encode()))
+    (directory / COMPLETED).write_bytes(Versions.first(text.encode()).to_bytes())

@@ -81,7 +81,7 @@ def test_a_build_is_watched_from_its_table_to_its_shards(
         files.write(options.staging.plan, json.dumps(plan).encode())
         watcher.look()
         assert bar.postfix == "rejected 2, shards 0/3"
-        index = "receipts-train.index-00000-of-00002"
+        index = "receipts-train-00000.index.npz"
         files.write(files.join(options.finished_directory, index), b"")
         watcher.look()
         assert bar.postfix == "rejected 2, shards 1/3"

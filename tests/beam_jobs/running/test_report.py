@@ -8,12 +8,19 @@ import pytest
 pytest.importorskip("apache_beam")
 
 from beam_jobs.running.report import plan_summary, summary
-from schemas.manifest import Counts, Manifest, Shard, Split
+from schemas.manifest import Counts, Generation, Manifest, Shard, Split
 
 
 def shards(count: int, size_bytes: int) -> tuple[Shard, ...]:
     return tuple(
-        Shard(name="s", records=1, size_bytes=size_bytes, crc32c=0, index_name="i", index_crc32c=0)
+        Shard(
+            name="s",
+            records=1,
+            size_bytes=size_bytes,
+            crc32c=0,
+            index_crc32c=0,
+            dali_index_crc32c=0,
+        )
         for _ in range(count)
     )
 
@@ -23,10 +30,8 @@ def manifest(
 ) -> Manifest:
     """A manifest of splits with (shards, records of each layout)."""
     layouts = len(next(iter(splits.values()))[1])
-    return Manifest(
-        features=(),
-        labels=(),
-        vocabularies={"layout": tuple(f"shop{number}" for number in range(layouts))},
+    generation = Generation(
+        version=1,
         splits={
             name: Split(shards=shards(count, 600_000), category_counts={"layout": histogram})
             for name, (count, histogram) in splits.items()
@@ -35,6 +40,13 @@ def manifest(
         build_options={"splits": fractions},
         source_fingerprint="",
         written_by="",
+    )
+    return Manifest(
+        version=1,
+        features=(),
+        labels=(),
+        vocabularies={"layout": tuple(f"shop{number}" for number in range(layouts))},
+        generations=(generation,),
     )
 
 

@@ -16,6 +16,8 @@ pytest.importorskip("apache_beam")
 from beam_jobs.running.stop_signals import StopSignals, stop_signals_held
 from beam_jobs.running.thread_failures import ThreadFailures
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_is_remembered(number: signal.Signals, status: int) -> None:

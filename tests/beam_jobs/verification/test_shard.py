@@ -13,11 +13,11 @@ pytest.importorskip("apache_beam")
 
 from beam_jobs.verification.shard import Fault, check_shard
 from schemas.excluded import ExcludedRecord
-from schemas.manifest import EXCLUDED
 from tests.support.dataset_files import (
+    EXCLUDED,
     INDEX,
     SHARD,
-    change_manifest,
+    change_shard,
     entry,
     flip,
     index_of,
@@ -33,9 +33,9 @@ CHECKSUM = "has another checksum than in the manifest"
 
 
 def check(directory: Path, entries: list[ExcludedRecord], *, exclude: bool) -> list[Fault]:
-    return check_shard(
-        str(directory), manifest_of(directory), "train", 2, entries, exclude=exclude
-    ).faults
+    manifest = manifest_of(directory)
+    shard = manifest.splits["train"].shards[2]
+    return check_shard(str(directory), manifest, shard, entries, exclude=exclude).faults
 
 
 def test_the_check_of_a_shard_does_not_grow_with_the_vocabulary(dataset: Path):
@@ -44,13 +44,17 @@ def test_the_check_of_a_shard_does_not_grow_with_the_vocabulary(dataset: Path):
     unused = tuple(f"unused{number}" for number in range(200_000))
     split = manifest.splits["train"]
     counts = {**split.category_counts, "layout": split.category_counts["layout"] + (0,) * 200_000}
+    [generation] = manifest.generations
     large = replace(
         manifest,
         vocabularies={**manifest.vocabularies, "layout": manifest.vocabularies["layout"] + unused},
-        splits={"train": replace(split, category_counts=counts)},
+        generations=(
+            replace(generation, splits={"train": replace(split, category_counts=counts)}),
+        ),
     )
     checks = [
-        check_shard(str(dataset), each, "train", 2, (), exclude=False) for each in (manifest, large)
+        check_shard(str(dataset), each, split.shards[2], (), exclude=False)
+        for each in (manifest, large)
     ]
     assert checks[1].faults == []
     assert pickle.dumps(checks[1]) == pickle.dumps(checks[0])
@@ -70,12 +74,7 @@ def change_index(directory: Path, *, seal: bool) -> None:
     data = replace(index).to_bytes()
     (directory / INDEX).write_bytes(data)
     if seal:
-        change_manifest(
-            directory,
-            lambda v: v["splits"]["train"]["shards"][2].update(
-                index_crc32c=google_crc32c.value(data)
-            ),
-        )
+        change_shard(directory, index_crc32c=google_crc32c.value(data))
 
 
 def cut(directory: Path, record: int) -> None:
@@ -180,7 +179,7 @@ def test_when_the_checksum_of_a_whole_shard_stands(
 
 @pytest.mark.parametrize("exclude", [True, False])
 def test_a_shard_without_a_valid_record_is_another_file(copy: Path, exclude: bool):
-    shutil.copy(copy / SHARD.replace("00002-of", "00001-of"), copy / SHARD)
+    shutil.copy(copy / SHARD.replace("00002", "00001"), copy / SHARD)
     faults = check(copy, [], exclude=exclude)
     assert [each.record for each in faults if each.record is not None] == list(
         range(len(index_of(copy)))

@@ -61,10 +61,10 @@ def test_no_file_of_the_quarantine_is_too_large(tmp_path: Path, monkeypatch: pyt
     """Small images, some that would fill a file almost, and one that is larger than a file."""
     monkeypatch.setattr(listings, "_FILE_BYTES", 10_000)
     values = rejected(tmp_path, [10] * 20 + [9_000] * 12 + [50_000])
-    found = written(values, WriteQuarantine(str(tmp_path / "out")))
+    found = written(values, WriteQuarantine(str(tmp_path / "out"), 1))
     count = len(found) // 2
     assert [name for name, _ in found] == [
-        f"quarantine/rejected.{kind}-{number:05d}-of-{count:05d}"
+        f"versions/00001/quarantine/rejected.{kind}-{number:05d}-of-{count:05d}"
         for kind in ("jsonl", "tfrecord")
         for number in range(count)
     ]
@@ -84,7 +84,7 @@ def test_no_file_of_the_quarantine_is_too_large(tmp_path: Path, monkeypatch: pyt
             per_file.append(len(records))
     assert sorted(ids) == sorted(each.id for each in values)
     assert all(per_file)
-    again = written(values[::-1], WriteQuarantine(str(tmp_path / "again")))
+    again = written(values[::-1], WriteQuarantine(str(tmp_path / "again"), 1))
     assert again == found
 
 
@@ -102,9 +102,9 @@ def test_duplicates_are_bounded_in_number_and_bytes(
         for number in range(60)
     ]
     monkeypatch.setattr(listings, "_FILE_BYTES", 1500)
-    found = written(values, WriteDuplicates(str(tmp_path / "small")))
+    found = written(values, WriteDuplicates(str(tmp_path / "small"), 1))
     assert len(found) > 60 * 150 // 1500
     assert all(each.size_bytes <= 1500 for _, each in found)
     monkeypatch.undo()
     monkeypatch.setattr(listings, "_DUPLICATES_PER_FILE", 20)
-    assert len(written(values, WriteDuplicates(str(tmp_path / "few")))) == 3
+    assert len(written(values, WriteDuplicates(str(tmp_path / "few"), 1))) == 3

@@ -14,15 +14,16 @@ from beam_jobs.errors import BuildError
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.storage import files
 from beam_jobs.writing.publication import Publication, begun_publication
-from schemas.manifest import COMPLETED, EXCLUDED, MANIFEST, shard_name
+from schemas.file_names import COMPLETED, shard_name
+from tests.support.dataset_files import EXCLUDED, MANIFEST
 from tests.support.receipts import contents
 
-LISTING = "duplicates/duplicates.jsonl-00000-of-00001"
+LISTING = "versions/00001/duplicates/duplicates.jsonl-00000-of-00001"
 
 
 def dataset(label: str, shards: int) -> dict[str, bytes]:
     """Files of a dataset but COMPLETED; their sizes and bytes tell which it is."""
-    names = [MANIFEST, LISTING, *(shard_name("train", each, shards) for each in range(shards))]
+    names = [MANIFEST, LISTING, *(shard_name("train", each) for each in range(shards))]
     return {name: f"{name} of {label}".encode() for name in names}
 
 
@@ -41,7 +42,9 @@ class Build:
         self.output, self.staging = folder / "out", Staging(str(folder / "out"))
         self.staged = folder / "out" / "_staging" / f"finished-{launch}"
         self.dataset = LABELS[label]
-        self.publication = Publication(launch=launch, request=label, completed=f"{label} is whole")
+        self.publication = Publication(
+            launch=launch, request=label, completed=f"{label} is whole\n"
+        )
         for name, data in self.dataset.items():
             (self.staged / name).parent.mkdir(parents=True, exist_ok=True)
             (self.staged / name).write_bytes(data)
@@ -159,16 +162,16 @@ def test_files_of_another_launch_are_not_published(tmp_path: Path):
 def test_a_missing_file_leaves_the_old_dataset(tmp_path: Path):
     Build(tmp_path, "old", "a").publish()
     build = Build(tmp_path, "new", "b")
-    (build.staged / shard_name("train", 1, 2)).unlink()
-    with pytest.raises(ValueError, match=r"tfrecord-00001-of-00002 is not in"):
+    (build.staged / shard_name("train", 1)).unlink()
+    with pytest.raises(ValueError, match=r"00001.tfrecord is not in"):
         build.publish()
     assert published(tmp_path) == whole("old")
 
 
 def test_a_shard_of_another_size_is_not_published(tmp_path: Path):
     build = Build(tmp_path, "new", "b")
-    (build.staged / shard_name("train", 1, 2)).write_bytes(b"half")
-    with pytest.raises(ValueError, match=r"tfrecord-00001-of-00002 was not moved"):
+    (build.staged / shard_name("train", 1)).write_bytes(b"half")
+    with pytest.raises(ValueError, match=r"00001.tfrecord was not moved"):
         build.publish()
     assert COMPLETED not in published(tmp_path)
 
@@ -199,7 +202,7 @@ def test_the_note_says_what_is_published(tmp_path: Path):
     build = Build(tmp_path, "new", "b")
     build.publish()
     note = (tmp_path / "out" / "_staging" / "publishing").read_text()
-    assert note == '{"launch": "b", "request": "new", "completed": "new is whole"}'
+    assert note == '{"launch": "b", "request": "new", "completed": "new is whole\\n"}'
 
 
 @pytest.mark.parametrize("data", [b"", b'{"launch": "b"', b"[]", b'{"launch": "b"}'])

@@ -12,7 +12,8 @@ from beam_jobs.prepare.staging import Staging
 from beam_jobs.sharding.deal import Plan
 from beam_jobs.writing.publish import ChunkSummary, Publisher
 from beam_jobs.writing.shards import WrittenShard
-from schemas.manifest import COMPLETED, Shard
+from schemas.file_names import COMPLETED, shard_name
+from schemas.manifest import Shard
 from schemas.receipt import LAYOUT
 from schemas.statistics import RecordSummary
 
@@ -26,12 +27,12 @@ def shard(number: int, records: int = 2) -> WrittenShard:
         split="train",
         number=number,
         shard=Shard(
-            name=f"shard-{number}",
+            name=shard_name("train", number),
             records=records,
             size_bytes=0,
             crc32c=0,
-            index_name=f"index-{number}",
             index_crc32c=0,
+            dali_index_crc32c=0,
         ),
         summary=RecordSummary(),
     )

@@ -14,6 +14,8 @@ from pipeline.distribution import host_memory
 from pipeline.distribution.host_memory import keep_host_memory
 from tests.support.processes import run_python
 
+pytestmark = pytest.mark.slow
+
 ALLOCATOR = (
     "TF_CPU_ALLOCATOR_USE_BFC",
     "TF_CPU_BFC_MEM_LIMIT_IN_MB",

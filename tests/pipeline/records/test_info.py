@@ -1,6 +1,5 @@
 """Facts about a dataset directory, and the sentences where there is none."""
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -10,8 +9,9 @@ import pytest
 pytest.importorskip("tensorflow")
 
 from pipeline.records.info import DATA_DIR_VARIABLE, load_info
-from schemas.manifest import COMPLETED, MANIFEST, completed_text
+from schemas.file_names import COMPLETED
 from tests.support.dataset_factory import LAYOUTS
+from tests.support.dataset_files import MANIFEST, change_manifest, flip
 
 
 def test_reads_a_directory(directory: Path):
@@ -77,6 +77,7 @@ def test_neither_argument_nor_variable(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_unfinished_directory(directory: Path, tmp_path: Path):
+    (tmp_path / MANIFEST).parent.mkdir(parents=True)
     (tmp_path / MANIFEST).write_bytes((directory / MANIFEST).read_bytes())
     with pytest.raises(FileNotFoundError) as error:
         load_info(tmp_path)
@@ -87,21 +88,46 @@ def test_unfinished_directory(directory: Path, tmp_path: Path):
 
 
 def test_newer_format_is_refused(directory: Path, tmp_path: Path):
-    values = json.loads((directory / MANIFEST).read_text())
-    text = json.dumps({**values, "format_version": 99})
-    (tmp_path / MANIFEST).write_text(text)
-    (tmp_path / COMPLETED).write_text(completed_text(text.encode()))
-    sentence = f"{tmp_path / MANIFEST}: the tillroll-dataset file has format version 99, this til"
+    copy = Path(shutil.copytree(directory, tmp_path / "copy"))
+    change_manifest(copy, lambda values: values.update(format_version=99))
+    sentence = f"{copy / MANIFEST}: the tillroll-dataset file has format version 99, this tillroll"
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
+        load_info(copy)
+
+
+def test_format_1_is_refused_with_advice(directory: Path, tmp_path: Path):
+    (tmp_path / COMPLETED).write_text("0a" * 32 + "\n")
+    sentence = f"{tmp_path / COMPLETED}: the dataset has format version 1, this tillroll reads 2: "
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}build the dataset again"):
         load_info(tmp_path)
 
 
-@pytest.mark.parametrize("name", [MANIFEST, COMPLETED])
-def test_a_manifest_that_does_not_match_completed(directory: Path, tmp_path: Path, name: str):
-    """One flipped bit; the older COMPLETED, which held the digest of the records, is no other."""
+def test_the_manifest_of_another_version(directory: Path, tmp_path: Path):
     copy = Path(shutil.copytree(directory, tmp_path / "copy"))
-    data = (copy / name).read_bytes()
-    (copy / name).write_bytes(data[:30] + bytes([data[30] ^ 1]) + data[31:])
+    change_manifest(copy, lambda values: values.update(version=2))
+    sentence = f"{copy / MANIFEST}: describes version 2, not 1: "
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
+        load_info(copy)
+
+
+def test_a_version_that_is_not_there(directory: Path):
+    assert load_info(directory, version=1).version == load_info(directory).version == 1
+    sentence = f"{directory}: there is no version 2: choose one of 1"
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        load_info(directory, version=2)
+
+
+def test_a_damaged_list_of_versions(directory: Path, tmp_path: Path):
+    copy = Path(shutil.copytree(directory, tmp_path / "copy"))
+    flip(copy / COMPLETED, 200)
+    sentence = f"{copy / COMPLETED}: damaged tillroll-versions file: its checksum is wrong; restore"
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
+        load_info(copy)
+
+
+def test_a_manifest_that_does_not_match_completed(directory: Path, tmp_path: Path):
+    copy = Path(shutil.copytree(directory, tmp_path / "copy"))
+    flip(copy / MANIFEST, 30)
     with pytest.raises(ValueError) as error:  # noqa: PT011
         load_info(copy)
     assert str(error.value) == (

@@ -1,5 +1,6 @@
 """Reading by offset: the right records in order, and errors that name the wrong ones."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +19,8 @@ from pipeline.records.info import load_info
 from pipeline.records.reader import RecordReader
 from pipeline.records.table import RecordTable, load_record_table, make_plan
 from pipeline.sampling.integer_math import NUMPY
+from schemas.file_names import index_name, shard_name
 from schemas.index import RecordIndex
-from schemas.manifest import index_name, shard_name
 from tests.support.dataset_factory import exclude, read_index, write_dataset
 
 pytestmark = pytest.mark.slow
@@ -40,9 +41,9 @@ def payloads(directory: Path, shards: int = 4) -> dict[tuple[str, int], bytes]:
     found = {}
     for shard in range(shards):
         index = RecordIndex.from_bytes(
-            (directory / index_name("train", shard, shards)).read_bytes()
+            (directory / index_name(shard_name("train", shard))).read_bytes()
         )
-        path = directory / shard_name("train", shard, shards)
+        path = directory / shard_name("train", shard)
         data = path.read_bytes()
         for offset, length in zip(index.offset.tolist(), index.length.tolist(), strict=True):
             found[str(path), offset] = data[offset + 12 : offset + length - 4]
@@ -91,10 +92,7 @@ def test_records_come_in_order(
     tmp_path: Path, directory: Path, block_length: int, parallel_reads: int
 ):
     """Also where a run is read in pieces: across an excluded record and across two shards."""
-    copy = tmp_path / "receipts"
-    copy.mkdir()
-    for file in directory.iterdir():
-        (copy / file.name).write_bytes(file.read_bytes())
+    copy = Path(shutil.copytree(directory, tmp_path / "receipts"))
     exclude(copy, EXCLUDED)
     table = RecordTable.in_blocks(load_info(copy), "train", block_length=block_length)
     vectors = runs(table, 30)
@@ -172,7 +170,7 @@ def test_an_error_names_the_record(directory: Path, block_length: int, parallel_
     dataset = reading(table, batches, block_length=block_length, parallel_reads=parallel_reads)
     whole = expected(directory, table, numbers)
     index = read_index(directory, 2)
-    path = directory / shard_name("train", 2, 4)
+    path = directory / shard_name("train", 2)
     cases = [(fault, position) for fault in FAULTS for position in (8, 11, 15)]
     cases.append(("missing file", 0))
     for fault, position in cases:
@@ -245,11 +243,11 @@ def test_training_goes_on_without_what_is_excluded(tmp_path: Path, block_length:
     lost = []
     for shard, positions in EXCLUDED.items():
         index = read_index(directory, shard)
-        data = bytearray((directory / shard_name("train", shard, 4)).read_bytes())
+        data = bytearray((directory / shard_name("train", shard)).read_bytes())
         for position in positions:
             lost.append(index.id(position))
             data[index.offset[position] + position % 20] ^= 1  # lengths and payloads
-        (directory / shard_name("train", shard, 4)).write_bytes(data)
+        (directory / shard_name("train", shard)).write_bytes(data)
     with pytest.raises(tf.errors.InvalidArgumentError, match="cannot be read"):
         list(make_dataset(directory, global_batch_size=10, config=config).take(6))
 

@@ -1,0 +1,107 @@
+"""Names of the files of a dataset directory.
+
+    COMPLETED                         the versions, written last
+    versions/00001/manifest.json      version 1: its records, and where they lie
+    versions/00001/schema.pbtxt       its features, for TensorFlow Data Validation
+    versions/00001/statistics.pb      its statistics, for TensorFlow Data Validation
+    versions/00001/quarantine/…       inputs that version 1 rejected
+    versions/00001/duplicates/…       inputs that version 1 left out as duplicates
+    versions/00001/excluded.json      damaged records that its readers leave out, if there are any
+    receipts-train-00000.tfrecord     shard 0 of the split "train"
+    receipts-train-00000.index.npz    its record index
+    receipts-train-00000.idx          its record index, for DALI
+    features.json, dataset_info.json  the newest version, for TensorFlow Datasets
+
+Shards of a split are numbered over all versions, and no number is given twice. So a file name says
+neither how many shards there are nor which version they belong to: that is what manifests are for.
+"""
+
+import re
+
+COMPLETED = "COMPLETED"
+TFDS_FEATURES = "features.json"
+TFDS_INFO = "dataset_info.json"
+TFDS_SHARD_TEMPLATE = "receipts-{SPLIT}-{SHARD_INDEX}.{FILEFORMAT}"  # a shard, to TFDS
+QUARANTINE = "quarantine"
+DUPLICATES = "duplicates"
+_SCHEMA = "schema.pbtxt"
+_STATISTICS = "statistics.pb"
+_MANIFEST = "manifest.json"
+_EXCLUDED = "excluded.json"
+_SHARD, _INDEX, _DALI_INDEX = ".tfrecord", ".index.npz", ".idx"
+
+# Numbers are padded to five digits, and have more from 100,000 on.
+_STEM = r"receipts-[a-z0-9_]+-\d{5,}"
+_INDEX_FILE = re.compile(_STEM + re.escape(_INDEX))
+_SHARD_FILE = re.compile(_STEM + re.escape(_SHARD))
+_SHARD_FILES = re.compile(rf"{_STEM}(\.tfrecord|\.index\.npz|\.idx)")
+_VERSION_FILE = re.compile(
+    r"versions/\d{5,}/("
+    r"manifest\.json|schema\.pbtxt|statistics\.pb|excluded\.json"
+    r"|quarantine/rejected\.(tfrecord|jsonl)-\d{5,}-of-\d{5,}"
+    r"|duplicates/duplicates\.jsonl-\d{5,}-of-\d{5,})"
+)
+
+
+def shard_name(split: str, number: int) -> str:
+    """File name of a shard."""
+    return f"receipts-{split}-{number:05d}{_SHARD}"
+
+
+def index_name(shard: str) -> str:
+    """File name of the record index of a shard, from that of the shard."""
+    return shard.removesuffix(_SHARD) + _INDEX
+
+
+def dali_index_name(shard: str) -> str:
+    """File name of the index that DALI reads, from that of the shard."""
+    return shard.removesuffix(_SHARD) + _DALI_INDEX
+
+
+def shard_number(name: str) -> int:
+    """Number of a shard in its split, from its file name: 7 of receipts-train-00007.tfrecord."""
+    return int(name.removesuffix(_SHARD).rpartition("-")[2])
+
+
+def version_file(version: int, name: str) -> str:
+    """Path of a file that belongs to a version."""
+    return f"versions/{version:05d}/{name}"
+
+
+def manifest_name(version: int) -> str:
+    """Path of the manifest of a version."""
+    return version_file(version, _MANIFEST)
+
+
+def schema_name(version: int) -> str:
+    """Path of the schema of a version."""
+    return version_file(version, _SCHEMA)
+
+
+def statistics_name(version: int) -> str:
+    """Path of the statistics of a version."""
+    return version_file(version, _STATISTICS)
+
+
+def excluded_name(version: int) -> str:
+    """Path of the list of the records that readers of a version leave out."""
+    return version_file(version, _EXCLUDED)
+
+
+def is_shard_file(name: str) -> bool:
+    """Returns whether a file name is that of a shard."""
+    return _SHARD_FILE.fullmatch(name) is not None
+
+
+def is_index_file(name: str) -> bool:
+    """Returns whether a file name is that of the record index of a shard."""
+    return _INDEX_FILE.fullmatch(name) is not None
+
+
+def is_dataset_file(name: str) -> bool:
+    """Returns whether tillroll writes a file of this path, relative to a dataset directory."""
+    return bool(
+        _SHARD_FILES.fullmatch(name)
+        or _VERSION_FILE.fullmatch(name)
+        or name in (COMPLETED, TFDS_FEATURES, TFDS_INFO)
+    )
