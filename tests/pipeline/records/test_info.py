@@ -119,7 +119,7 @@ def test_a_version_that_is_not_there(directory: Path):
 
 def test_a_damaged_list_of_versions(directory: Path, tmp_path: Path):
     copy = Path(shutil.copytree(directory, tmp_path / "copy"))
-    flip(copy / COMPLETED, 200)
+    flip(copy / COMPLETED, 140)
     sentence = f"{copy / COMPLETED}: damaged tillroll-versions file: its checksum is wrong; restore"
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
         load_info(copy)
