@@ -260,6 +260,7 @@ def _write_shards(
         staging=options.staging,
         directory=options.finished_directory,
         labels=options.source.labels,
+        seed=options.seed,
     )
     empty = plan | "EveryShard" >> beam.FlatMap(every_shard)  # (ShardKey, bytes)
     written = (

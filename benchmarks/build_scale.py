@@ -274,6 +274,7 @@ def _shards(made: Plan, split: int) -> Iterator[Shard]:
             size_bytes=records[number] * _RECORD_BYTES,
             crc32c=0,
             index_crc32c=0,
+            lookup_crc32c=0,
             dali_index_crc32c=0,
         )
 

@@ -115,6 +115,7 @@ def write_directory(folder: Path, *, records: int, layouts: int) -> None:
             size_bytes=len(part) * _RECORD_BYTES,
             crc32c=0,
             index_crc32c=0,
+            lookup_crc32c=0,
             dali_index_crc32c=0,
         )
         (folder / shard.index_name).write_bytes(_index(part, chosen).to_bytes())

@@ -9,6 +9,7 @@
     versions/00001/excluded.json      damaged records that its readers leave out, if there are any
     receipts-train-00000.tfrecord     shard 0 of the split "train"
     receipts-train-00000.index.npz    its record index
+    receipts-train-00000.lookup.npz   hashes by which a later build knows its records
     receipts-train-00000.idx          its record index, for DALI
     features.json, dataset_info.json  the newest version, for TensorFlow Datasets
 
@@ -28,13 +29,13 @@ _SCHEMA = "schema.pbtxt"
 _STATISTICS = "statistics.pb"
 _MANIFEST = "manifest.json"
 _EXCLUDED = "excluded.json"
-_SHARD, _INDEX, _DALI_INDEX = ".tfrecord", ".index.npz", ".idx"
+_SHARD, _INDEX, _LOOKUP, _DALI_INDEX = ".tfrecord", ".index.npz", ".lookup.npz", ".idx"
 
 # Numbers are padded to five digits, and have more from 100,000 on.
 _STEM = r"receipts-[a-z0-9_]+-\d{5,}"
 _INDEX_FILE = re.compile(_STEM + re.escape(_INDEX))
 _SHARD_FILE = re.compile(_STEM + re.escape(_SHARD))
-_SHARD_FILES = re.compile(rf"{_STEM}(\.tfrecord|\.index\.npz|\.idx)")
+_SHARD_FILES = re.compile(rf"{_STEM}(\.tfrecord|\.(index|lookup)\.npz|\.idx)")
 _VERSION_FILE = re.compile(
     r"versions/\d{5,}/("
     r"manifest\.json|schema\.pbtxt|statistics\.pb|excluded\.json"
@@ -51,6 +52,11 @@ def shard_name(split: str, number: int) -> str:
 def index_name(shard: str) -> str:
     """File name of the record index of a shard, from that of the shard."""
     return shard.removesuffix(_SHARD) + _INDEX
+
+
+def lookup_name(shard: str) -> str:
+    """File name of the hashes of the records of a shard, from that of the shard."""
+    return shard.removesuffix(_SHARD) + _LOOKUP
 
 
 def dali_index_name(shard: str) -> str:

@@ -22,6 +22,7 @@ from schemas.file_names import (
     index_name,
     is_dataset_file,
     is_shard_file,
+    lookup_name,
     shard_name,
 )
 from schemas.receipt import LAYOUT, Feature, Label, categories, receipt_features
@@ -44,24 +45,34 @@ class FileChecksum:
 
 @dataclass(frozen=True, kw_only=True)
 class Shard:
-    """One shard and its indexes; sizes in bytes, checksums CRC32C of the whole file."""
+    """One shard and the files beside it; sizes in bytes, checksums CRC32C of the whole file."""
 
     name: str
     records: int
     size_bytes: int
     crc32c: int
     index_crc32c: int
+    lookup_crc32c: int
     dali_index_crc32c: int
 
     def __post_init__(self) -> None:
         _check_ranges(
             counts=(self.records, self.size_bytes),
-            checksums=(self.crc32c, self.index_crc32c, self.dali_index_crc32c),
+            checksums=(
+                self.crc32c,
+                self.index_crc32c,
+                self.lookup_crc32c,
+                self.dali_index_crc32c,
+            ),
         )
 
     @property
     def index_name(self) -> str:
         return index_name(self.name)
+
+    @property
+    def lookup_name(self) -> str:
+        return lookup_name(self.name)
 
     @property
     def dali_index_name(self) -> str:
@@ -70,7 +81,7 @@ class Shard:
     @property
     def files(self) -> tuple[str, ...]:
         """Names of the shard and of the files beside it."""
-        return (self.name, self.index_name, self.dali_index_name)
+        return (self.name, self.index_name, self.lookup_name, self.dali_index_name)
 
 
 @dataclass(frozen=True, kw_only=True)

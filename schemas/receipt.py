@@ -114,6 +114,11 @@ _IMAGE_FEATURES = (
     Feature(name="image/channels", dtype="int64", doc="1 (greyscale) or 3 (RGB)"),
     Feature(name="image/source_id", dtype="string", doc="the receipt's id"),
     Feature(name="image/key/sha256", dtype="string", doc="hex SHA-256 of image/encoded"),
+    Feature(
+        name="image/key/pixels",
+        dtype="string",
+        doc="hex XXH3 (128 bits) of the source image's size and pixels",
+    ),
     *(
         Feature(
             name=f"image/object/bbox/{side}",
@@ -133,6 +138,16 @@ _IMAGE_FEATURES = (
     ),
     Feature(name="receipt/group", dtype="string", doc="shop, user or device; '' if none is known"),
 )
+
+
+def labels_features(labels: Sequence[Label]) -> tuple[Feature, ...]:
+    """Features of a record that say what its receipt is: group, labels and boxes, but no ids."""
+    ids = {id_feature(name) for name in categories(labels)}
+    return tuple(
+        feature
+        for feature in receipt_features(labels)
+        if feature.name.startswith(("image/object/", "receipt/")) and feature.name not in ids
+    )
 
 
 def categories(labels: Sequence[Label]) -> tuple[str, ...]:

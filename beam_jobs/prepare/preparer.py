@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-import orjson
 import PIL
 import xxhash
 
@@ -20,7 +19,13 @@ from beam_jobs.images.image import HEIF_VERSION, ImageOptions, StoredImage, stor
 from beam_jobs.images.process import WALL_SECONDS, ImageProcess
 from beam_jobs.images.watchdog import ImageWatchdog
 from beam_jobs.prepare.prepared_chunk import PreparedChunk, Rejected
-from beam_jobs.prepare.references import LOCATION, References, encode_values, hash_words
+from beam_jobs.prepare.references import (
+    LOCATION,
+    References,
+    encode_values,
+    hash_words,
+    labels_hash,
+)
 from beam_jobs.prepare.source_versions import MISSING, UNKNOWN, are_current, source_versions
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.rejection import Reason, RejectionError
@@ -30,7 +35,14 @@ from beam_jobs.storage.checksums import ChecksumReader, RunningChecksum
 from schemas import __version__
 from schemas.example import encode_example
 from schemas.quarantine import REJECTED_FEATURES
-from schemas.receipt import Feature, Label, categories, id_feature, receipt_features
+from schemas.receipt import (
+    Feature,
+    Label,
+    categories,
+    id_feature,
+    labels_features,
+    receipt_features,
+)
 from schemas.tfrecord import CorruptRecordError, frame
 
 
@@ -145,6 +157,7 @@ class _ChunkWriter:
         self._watchdog = watchdog
         self._apart = apart
         self._features = staged_features(preparer.labels)
+        self._labels_features = labels_features(preparer.labels)
         self._number = number
         self._digest = digest
         self._end = 0
@@ -153,6 +166,7 @@ class _ChunkWriter:
         self._keys: list[tuple[int, int]] = []
         self._locations: list[tuple[int, bytes, int, int]] = []
         self._pixels: list[tuple[int, int]] = []
+        self._labels_hash: list[int] = []
         self._rejected: list[Rejected] = []
         self._clipped_boxes = 0
         self._fingerprint = hashlib.sha256()
@@ -190,7 +204,9 @@ class _ChunkWriter:
                 )
             )
             return framed
-        framed = frame(encode_example(self._features, _values(row, image)))
+        values = _values(row, image)
+        framed = frame(encode_example(self._features, values))
+        self._labels_hash.append(labels_hash(self._labels_features, values))
         self._clipped_boxes += image.clipped_boxes
         self._accepted.append(row)
         self._keys.append(hash_words(row.id, seed=self._preparer.seed))
@@ -258,7 +274,7 @@ class _ChunkWriter:
             references=references,
             ids=tuple(row.id for row in self._accepted),
             pixels=np.array(self._pixels, np.uint64).reshape(-1, 2),
-            labels_hash=np.array([_labels_hash(row) for row in self._accepted], np.uint64),
+            labels_hash=np.array(self._labels_hash, np.uint64),
             rejected=tuple(self._rejected),
             clipped_boxes=self._clipped_boxes,
             records_checksum=self._checksum.result(),
@@ -294,6 +310,7 @@ def _values(row: Row, image: StoredImage) -> dict[str, Any]:
         "image/channels": image.channels,
         "image/source_id": row.id,
         "image/key/sha256": hashlib.sha256(image.encoded).hexdigest(),
+        "image/key/pixels": f"{image.pixels_hash:032x}",
         "image/object/text": [box[4] for box in image.boxes],
         "receipt/group": row.group,
     }
@@ -316,9 +333,3 @@ def _rejected_example(row: Row, data: bytes, error: RejectionError) -> bytes:
             "bytes": data,
         },
     )
-
-
-def _labels_hash(row: Row) -> int:
-    """Hash of group, labels and boxes: duplicates in which it differs are counted."""
-    labels = {**row.categories, **row.labels}
-    return hash_words(orjson.dumps((row.group, labels, row.boxes), option=orjson.OPT_SORT_KEYS))[0]

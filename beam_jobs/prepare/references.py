@@ -11,6 +11,9 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from schemas.example import encode_example
+from schemas.receipt import Feature
+
 # Where a record's frame lies: chunk and digest name its staging file, see `Staging.records`. The
 # structured dtype doubles as a wire format: Beam shuffles the bytes of an array of it (`tobytes`),
 # `np.frombuffer` reads them back, and the parts of several workers are joined as bytes. So byte
@@ -168,3 +171,13 @@ def hash_words(text: str | bytes, *, seed: int = 0) -> tuple[int, int]:
     data = text.encode() if isinstance(text, str) else text
     digest = blake2b(data, digest_size=16, salt=seed.to_bytes(8, "little")).digest()
     return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
+
+
+def labels_hash(features: Sequence[Feature], values: Mapping[str, Any]) -> int:
+    """Hashes what a record says of its receipt; `features` are `schemas.receipt.labels_features`.
+
+    Of the values as they are stored, so that a record that was read again has the same hash: 12.3
+    as a float32 is another number than as Python's float.
+    """
+    labels = {feature.name: values[feature.name] for feature in features}
+    return hash_words(encode_example(features, labels))[0]

@@ -16,6 +16,7 @@ from schemas.excluded import ExcludedRecord
 from schemas.file_names import excluded_name, manifest_name
 from schemas.index import RecordIndex, dali_index
 from schemas.jpeg import check_jpeg
+from schemas.lookup import RecordLookup
 from schemas.manifest import FileChecksum, Manifest, Shard, Split, dealt_histogram
 from schemas.receipt import LAYOUT, id_feature
 from schemas.tfrecord import unframe
@@ -94,6 +95,7 @@ def check_shard(
     index = _check_index(directory, manifest, shard, check)
     index_is_whole = index is not None and not check.faults
     check.faults += _dali_index_faults(directory, shard, index)
+    check.faults += _lookup_faults(directory, shard)
     path = files.join(directory, shard.name)
     reader = ChecksumReader(path)
     expected = FileChecksum(size_bytes=shard.size_bytes, crc32c=shard.crc32c)
@@ -268,6 +270,20 @@ def _dali_index_faults(directory: str, shard: Shard, index: RecordIndex | None) 
         yield Fault(file=path, message="has another checksum than in the manifest")
     elif index is not None and data != dali_index(index):
         yield Fault(file=path, message=f"contradicts {shard.index_name}")
+
+
+def _lookup_faults(directory: str, shard: Shard) -> Iterator[Fault]:
+    path = files.join(directory, shard.lookup_name)
+    try:
+        data = files.read(path)
+        if google_crc32c.value(data) != shard.lookup_crc32c:
+            raise ValueError("has another checksum than in the manifest")
+        if len(lookup := RecordLookup.from_bytes(data)) != shard.records:
+            raise ValueError(f"lists {len(lookup)} records, the manifest says {shard.records}")
+    except OSError as error:
+        yield Fault(file=path, message=f"can't be read: {error}")
+    except ValueError as error:
+        yield Fault(file=path, message=str(error))
 
 
 def _row_faults(index: RecordIndex, shard: Shard) -> Iterator[str]:

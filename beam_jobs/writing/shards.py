@@ -8,15 +8,23 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
+from beam_jobs.prepare.lookups import make_lookup, record_hashes
 from beam_jobs.prepare.preparer import staged_features
 from beam_jobs.prepare.references import position
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.storage import files
 from schemas.example import extend_example, parse_example
-from schemas.file_names import dali_index_name, index_name, shard_name
+from schemas.file_names import dali_index_name, index_name, lookup_name, shard_name
 from schemas.index import IndexRow, RecordIndex, dali_index
+from schemas.lookup import RecordLookup
 from schemas.manifest import Shard
-from schemas.receipt import Label, categories, id_feature, receipt_features
+from schemas.receipt import (
+    Label,
+    categories,
+    id_feature,
+    labels_features,
+    receipt_features,
+)
 from schemas.statistics import RecordSummary
 from schemas.tfrecord import frame, unframe
 
@@ -41,11 +49,13 @@ class ShardWriter:
       staging: the staging directory with the prepared chunks.
       directory: where shards and indexes go.
       labels: the labels that the user declared.
+      seed: seeds the hash of the ids.
     """
 
     staging: Staging
     directory: str
     labels: tuple[Label, ...]
+    seed: int
 
     def write(
         self,
@@ -65,7 +75,7 @@ class ShardWriter:
         Returns:
           The shard and its index.
         """
-        builder = _ShardBuilder(self.labels, vocabularies)
+        builder = _ShardBuilder(self.labels, vocabularies, seed=self.seed)
         ranges = self._ranges(locations)
         name = shard_name(split, number)
         # One record at a time: records lie scattered over the files of all chunks, and a whole
@@ -75,6 +85,8 @@ class ShardWriter:
                 output.write(builder.add(unframe(framed, start)))
         index = RecordIndex.of_rows(builder.rows, categories=categories(self.labels))
         index_bytes, dali_bytes = index.to_bytes(), dali_index(index)
+        lookup_bytes = builder.lookup().to_bytes()
+        files.write(files.join(self.directory, lookup_name(name)), lookup_bytes)
         files.write(files.join(self.directory, dali_index_name(name)), dali_bytes)
         files.write(files.join(self.directory, index_name(name)), index_bytes)
         shard = Shard(
@@ -83,6 +95,7 @@ class ShardWriter:
             size_bytes=builder.size_bytes,
             crc32c=builder.crc32c,
             index_crc32c=google_crc32c.value(index_bytes),
+            lookup_crc32c=google_crc32c.value(lookup_bytes),
             dali_index_crc32c=google_crc32c.value(dali_bytes),
         )
         written = WrittenShard(split=split, number=number, shard=shard, summary=builder.summary)
@@ -108,11 +121,14 @@ class _ShardBuilder:
       size_bytes: bytes of the records so far, frames included.
     """
 
-    def __init__(self, labels: Sequence[Label], vocabularies: Vocabularies) -> None:
+    def __init__(self, labels: Sequence[Label], vocabularies: Vocabularies, *, seed: int) -> None:
         self.rows: list[IndexRow] = []
         self.summary = RecordSummary()
         self.size_bytes = 0
         self._crc = google_crc32c.Checksum()
+        self._seed = seed
+        self._labels_features = labels_features(labels)
+        self._hashes: list[tuple[int, ...]] = []
         self._vocabularies = vocabularies
         self._categories = categories(labels)
         self._staged = staged_features(labels)
@@ -124,6 +140,7 @@ class _ShardBuilder:
         A record gets the ids of its categories here: vocabularies are known only now.
         """
         values = parse_example(self._staged, payload)
+        self._hashes.append(record_hashes(self._labels_features, values, seed=self._seed))
         codes = {
             name: position(values[f"receipt/{name}"][0].decode(), self._vocabularies[name])
             for name in self._categories
@@ -146,6 +163,10 @@ class _ShardBuilder:
         self._crc.update(record)
         self.size_bytes += len(record)
         return record
+
+    def lookup(self) -> RecordLookup:
+        """Makes the lookup of the records so far."""
+        return make_lookup(self._hashes)
 
     @property
     def crc32c(self) -> int:

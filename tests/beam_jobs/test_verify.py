@@ -208,7 +208,7 @@ def test_reads_shards_and_lists_in_pieces(dataset: Path, monkeypatch: pytest.Mon
             assert path.endswith(at_once)
         return read_range(path, offset, length)
 
-    at_once = (".index.npz", ".idx", MANIFEST, COMPLETED, "features.json", "dataset_info.json")
+    at_once = (".npz", ".idx", MANIFEST, COMPLETED, "features.json", "dataset_info.json")
     monkeypatch.setattr("beam_jobs.storage.checksums._PIECE_BYTES", 5000)
     monkeypatch.setattr(files, "read_range", record)
     assert list(verify(str(dataset), workers=1)) == []

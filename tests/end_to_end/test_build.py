@@ -16,6 +16,9 @@ import pyarrow
 import pyarrow.parquet
 
 from beam_jobs.build import main
+from beam_jobs.prepare.references import hash_words, labels_hash
+from schemas.lookup import RecordLookup
+from schemas.receipt import labels_features
 from tests.support.dataset_files import manifest_of, records_of
 from tests.support.receipts import (
     LONG_TAIL,
@@ -45,6 +48,21 @@ def test_every_input_is_written_once_with_its_labels(dataset: Path, table: Path)
         )
         # Nothing had to change, so the file is kept as it was.
         assert record["image/encoded"] == (table.parent / row["image"]).read_bytes()
+
+
+def test_lookups_know_the_records_by_their_hashes(dataset: Path):
+    manifest = manifest_of(dataset)
+    for split, part in manifest.splits.items():
+        for shard, records in zip(part.shards, records_of(dataset, split), strict=True):
+            lookup = RecordLookup.from_bytes((dataset / shard.lookup_name).read_bytes())
+            ids = [hash_words(record["image/source_id"]) for record in records]
+            assert lookup.key.tolist() == [list(words) for words in ids]
+            pixels = [f"{high:016x}{low:016x}" for high, low in lookup.pixels.tolist()]
+            assert pixels == [record["image/key/pixels"] for record in records]
+            features = labels_features(manifest.labels)
+            hashes = [labels_hash(features, record) for record in records]
+            assert lookup.labels.tolist() == hashes
+            assert len(set(pixels)) == len(set(hashes)) == len(records)
 
 
 def test_layouts_are_even_in_shards_and_splits(dataset: Path):

@@ -8,6 +8,7 @@ from PIL import Image
 
 pytest.importorskip("apache_beam")
 
+from schemas.file_names import version_file
 from tests.support.dataset_files import manifest_of, records_of
 from tests.support.receipts import read_table, write_receipts, write_table
 
@@ -27,7 +28,7 @@ def test_duplicates_are_written_once_and_listed(tmp_path: Path, build, capsys):
     counts = manifest_of(tmp_path / "out").counts
     assert (counts.inputs, counts.written, counts.duplicates) == (10, 7, 3)
     assert counts.duplicates_with_other_labels == 1
-    [listing] = (tmp_path / "out" / "duplicates").iterdir()
+    [listing] = (tmp_path / "out" / version_file(1, "duplicates")).iterdir()
     pairs = [
         {entry["id"], entry["duplicate_of"]}
         for entry in map(json.loads, listing.read_text().splitlines())

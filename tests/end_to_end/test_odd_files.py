@@ -10,6 +10,7 @@ pytest.importorskip("apache_beam")
 
 from beam_jobs.verify import verify
 from schemas.example import decode_example
+from schemas.file_names import version_file
 from schemas.quarantine import REJECTED_FEATURES
 from schemas.tfrecord import read_records
 from tests.support.dataset_files import manifest_of
@@ -35,14 +36,14 @@ def fates(built: Path) -> dict[str, tuple[str, dict]]:
             for _, payload in read_records(file):
                 record = decode_example(manifest.features, payload)
                 found[record["image/source_id"]] = (WRITTEN, record)
-    for path in sorted((built / "quarantine").glob("rejected.tfrecord-*")):
+    for path in sorted((built / version_file(1, "quarantine")).glob("rejected.tfrecord-*")):
         with path.open("rb") as file:
             for _, payload in read_records(file):
                 record = decode_example(REJECTED_FEATURES, payload)
                 name = record["id"]
                 name = f"{name}, again" if record["reason"] == "duplicate_id" else name
                 found[name] = (record["reason"], record)
-    for path in (built / "duplicates").glob("*"):
+    for path in (built / version_file(1, "duplicates")).glob("*"):
         for entry in map(json.loads, path.read_text().splitlines()):
             found[entry["id"]] = (DUPLICATE, entry)
     return found
@@ -87,7 +88,7 @@ def test_counts_add_up(built: Path):
 def test_quarantine_is_listed_for_people(built: Path):
     lines = [
         json.loads(line)
-        for path in (built / "quarantine").glob("rejected.jsonl-*")
+        for path in (built / version_file(1, "quarantine")).glob("rejected.jsonl-*")
         for line in path.read_text().splitlines()
     ]
     rejected = [case for case in cases() if case.fate not in (WRITTEN, DUPLICATE)]

@@ -9,6 +9,7 @@ from schemas.file_names import (
     is_dataset_file,
     is_index_file,
     is_shard_file,
+    lookup_name,
     manifest_name,
     schema_name,
     shard_name,
@@ -22,6 +23,7 @@ def test_files_of_a_shard() -> None:
     shard = shard_name("train", 7)
     assert shard == "receipts-train-00007.tfrecord"
     assert index_name(shard) == "receipts-train-00007.index.npz"
+    assert lookup_name(shard) == "receipts-train-00007.lookup.npz"
     assert dali_index_name(shard) == "receipts-train-00007.idx"
     assert is_shard_file(shard)
     assert not is_shard_file(index_name(shard))
@@ -53,6 +55,7 @@ def test_files_of_a_version() -> None:
         (excluded_name(1), True),
         (shard_name("dev_2", 0), True),
         (index_name(shard_name("dev_2", 123_456)), True),
+        (lookup_name(shard_name("dev_2", 0)), True),
         (dali_index_name(shard_name("dev_2", 123_456)), True),
         (version_file(1, "quarantine/rejected.tfrecord-00000-of-00001"), True),
         (version_file(1, "quarantine/rejected.jsonl-00000-of-00001"), True),

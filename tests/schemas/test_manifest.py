@@ -35,6 +35,7 @@ def shard(split: str, number: int, *, records: int, crc32c: int = 1) -> Shard:
         size_bytes=1000 * records,
         crc32c=crc32c,
         index_crc32c=2,
+        lookup_crc32c=0,
         dali_index_crc32c=3,
     )
 

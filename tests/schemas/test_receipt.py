@@ -27,6 +27,7 @@ UNLABELED = [
     ("image/channels", "int64", False),
     ("image/source_id", "string", False),
     ("image/key/sha256", "string", False),
+    ("image/key/pixels", "string", False),
     ("image/object/bbox/xmin", "float32", True),
     ("image/object/bbox/ymin", "float32", True),
     ("image/object/bbox/xmax", "float32", True),

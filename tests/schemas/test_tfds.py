@@ -22,6 +22,7 @@ def shard(number: int, records: int) -> Shard:
         size_bytes=100 * records,
         crc32c=0,
         index_crc32c=0,
+        lookup_crc32c=0,
         dali_index_crc32c=0,
     )
 

@@ -33,6 +33,7 @@ def record(**values: Any) -> dict[str, Any]:
         "image/channels": 3,
         "image/source_id": "id",
         "image/key/sha256": "ab",
+        "image/key/pixels": "cd",
         **{f"image/object/bbox/{side}": [] for side in ("xmin", "ymin", "xmax", "ymax")},
         "image/object/text": [],
         "receipt/group": "",

@@ -13,10 +13,12 @@ from schemas.file_names import (
     dali_index_name,
     excluded_name,
     index_name,
+    lookup_name,
     shard_name,
     statistics_name,
 )
 from schemas.index import IndexRow, RecordIndex, dali_index
+from schemas.lookup import RecordLookup
 from schemas.manifest import Counts, Generation, Manifest, Shard, Split
 from schemas.receipt import Label, receipt_features
 from schemas.statistics import RecordSummary
@@ -65,6 +67,7 @@ def example(
             "image/channels": image.shape[2],
             "image/source_id": f"{layout}-{number}",
             "image/key/sha256": hashlib.sha256(encoded).hexdigest(),
+            "image/key/pixels": f"{number:032x}",
             "image/object/bbox/xmin": [xmin] * boxes,
             "image/object/bbox/ymin": [ymin] * boxes,
             "image/object/bbox/xmax": [xmax] * boxes,
@@ -165,13 +168,26 @@ def _write_shard(
     (directory / name).write_bytes(data)
     (directory / index_name(name)).write_bytes(index_bytes)
     (directory / dali_index_name(name)).write_bytes(dali_bytes)
+    lookup_bytes = _lookup(len(rows)).to_bytes()
+    (directory / lookup_name(name)).write_bytes(lookup_bytes)
     return Shard(
         name=name,
         records=len(rows),
         size_bytes=len(data),
         crc32c=google_crc32c.value(data),
         index_crc32c=google_crc32c.value(index_bytes),
+        lookup_crc32c=google_crc32c.value(lookup_bytes),
         dali_index_crc32c=google_crc32c.value(dali_bytes),
+    )
+
+
+def _lookup(records: int) -> RecordLookup:
+    """A lookup that knows no record."""
+    return RecordLookup(
+        key=np.zeros((records, 2), np.uint64),
+        pixels=np.zeros((records, 2), np.uint64),
+        labels=np.zeros(records, np.uint64),
+        group=np.zeros(records, np.uint64),
     )
 
 

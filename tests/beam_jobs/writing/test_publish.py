@@ -32,6 +32,7 @@ def shard(number: int, records: int = 2) -> WrittenShard:
             size_bytes=0,
             crc32c=0,
             index_crc32c=0,
+            lookup_crc32c=0,
             dali_index_crc32c=0,
         ),
         summary=RecordSummary(),

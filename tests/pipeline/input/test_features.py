@@ -30,6 +30,7 @@ def record(number: int, boxes: list[tuple[float, ...]], texts: list[str]) -> byt
             "image/channels": 3,
             "image/source_id": f"Käse-{number}",
             "image/key/sha256": "",
+            "image/key/pixels": "",
             **{f"image/object/bbox/{s}": list(sides.get(s, ())) for s in ("xmin", "ymin")},
             **{f"image/object/bbox/{s}": list(sides.get(s, ())) for s in ("xmax", "ymax")},
             "image/object/text": texts,

@@ -1,0 +1,61 @@
+"""The lookup of a shard: hashes of its records, by which a later build knows them.
+
+What is appended to a dataset may be there already. A build that appends compares hashes, and reads
+no old record. A lookup file is an uncompressed `.npz` archive of 48 bytes per record.
+"""
+
+import io
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+HashArray = npt.NDArray[np.uint64]
+_DTYPE = np.dtype("<u8")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RecordLookup:
+    """Hashes of the records of a shard, in their order.
+
+    Attributes:
+      key: uint64 [n, 2], of the id.
+      pixels: uint64 [n, 2], of the source image, see the feature image/key/pixels.
+      labels: uint64 [n], of group, labels and boxes, as stored.
+      group: uint64 [n], of the group; 0 for none.
+    """
+
+    key: HashArray
+    pixels: HashArray
+    labels: HashArray
+    group: HashArray
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def take(self, rows: npt.NDArray[Any]) -> Self:
+        """Returns some records, by their positions or a mask."""
+        return type(self)(**{name: getattr(self, name)[rows] for name in _COLUMNS})
+
+    def to_bytes(self) -> bytes:
+        """The file's contents; equal lookups give equal bytes."""
+        buffer = io.BytesIO()
+        np.savez(buffer, **{name: getattr(self, name).astype(_DTYPE) for name in _COLUMNS})
+        return buffer.getvalue()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Inverse of `to_bytes`.
+
+        Raises:
+          ValueError: the bytes are not a lookup file.
+        """
+        try:
+            with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+                return cls(**{name: arrays[name] for name in _COLUMNS})
+        except Exception as error:  # zipfile and NumPy raise many kinds over a damaged file
+            raise ValueError(f"not a lookup file: {error}") from error
+
+
+_COLUMNS = tuple(field.name for field in fields(RecordLookup))
