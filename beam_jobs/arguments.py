@@ -1,6 +1,7 @@
 """Command-line arguments of the build, and the options they stand for."""
 
 import argparse
+import dataclasses
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from beam_jobs.sources.decompress import compression
 from beam_jobs.sources.source import COLUMNS, INPUT_FORMATS, InputFormat, Source
 from beam_jobs.sources.tables import has_pattern_folder
 from beam_jobs.storage import files
+from beam_jobs.writing.output import read_base
 from schemas.command_line import CommandParser, Flag, Options, parse_value
 from schemas.receipt import LABEL_TYPES, Label
 
@@ -67,6 +69,8 @@ _IMAGES = Options(
         "a worker died; a worker that an image holds for ten times as long is ended",
     ),
 )
+# What shapes the stored images; the others are limits, and the frame of the inputs' boxes.
+_SHAPING_IMAGES = ("encoding", "max_side", "quality", "raw_size", "fit", "channels")
 _BUILD = Options(
     BuildOptions,
     splits=Flag(
@@ -103,6 +107,12 @@ def parser() -> CommandParser:
     _add_input(result.add_argument_group("input"))
     group = result.add_argument_group("output")
     group.add_argument("--output", required=True, metavar="DIR", help="dataset directory")
+    group.add_argument(
+        "--append",
+        action="store_true",
+        help="add the inputs to the dataset in DIR, as its next version. What it has already is "
+        "left out; labels, splits, seed and the form of images are those of the dataset",
+    )
     _BUILD.add_to(group, "overwrite")
     group.add_argument("--dry-run", action="store_true", help="show the plan, read no image")
     group = result.add_argument_group("images")
@@ -171,12 +181,19 @@ def _add_input(group: Any) -> None:
     _IMAGES.add_to(group, "box_frame")
 
 
-def build_options(args: argparse.Namespace) -> BuildOptions:
+def build_options(args: argparse.Namespace, given: frozenset[str] = frozenset()) -> BuildOptions:
     """Makes the options of a build from parsed arguments.
+
+    Args:
+      args: the arguments.
+      given: flags that the command line gives, such as "--quality".
 
     Raises:
       ValueError: an argument has a value that is not allowed.
+      BuildError: there is no dataset to append to, or it can't be read.
     """
+    if args.append:
+        return _append_options(args, given)
     source = _source(args)
     channels = 3 if args.encoding == "raw" and args.channels is None else args.channels
     return _BUILD.make(
@@ -185,6 +202,45 @@ def build_options(args: argparse.Namespace) -> BuildOptions:
         output=_absolute(args.output),
         image=_IMAGES.make(args, channels=channels),
         shards=_shards(args.shards, args.splits),
+    )
+
+
+def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOptions:
+    """Makes the options of a build that appends: what shapes records is as the dataset has it."""
+    if args.overwrite:
+        raise ValueError("--append adds to a dataset, --overwrite replaces it: give one of them")
+    output = _absolute(args.output)
+    base, manifest = read_base(output)
+    recorded = manifest.build_options
+    image = ImageOptions(**recorded["image"] | {"raw_size": tuple(recorded["image"]["raw_size"])})
+    asked = _IMAGES.make(args, channels=args.channels or (3 if args.encoding == "raw" else None))
+    source = _source(args)
+    pairs = [
+        ("--label", set(source.labels), set(manifest.labels)),
+        ("--splits", args.splits, recorded["splits"]),
+        ("--seed", args.seed, recorded["seed"]),
+        *(
+            (_IMAGES.flag(name), getattr(asked, name), getattr(image, name))
+            for name in _SHAPING_IMAGES
+        ),
+    ]
+    for flag, now, then in pairs:
+        if flag in given and now != then:
+            raise ValueError(
+                f"{flag} {now}: the dataset in {output} was built with {then}, and so must be what "
+                "is appended to it: leave that option out"
+            )
+    return _BUILD.make(
+        args,
+        source=dataclasses.replace(source, labels=manifest.labels),
+        output=output,
+        image=dataclasses.replace(
+            asked, **{name: getattr(image, name) for name in _SHAPING_IMAGES}
+        ),
+        splits=recorded["splits"],
+        seed=recorded["seed"],
+        shards=_shards(args.shards, recorded["splits"]),
+        base=base,
     )
 
 

@@ -30,7 +30,13 @@ from beam_jobs.running import progress, report
 from beam_jobs.running.runner import beam_options, choose_runner, is_local_runner
 from beam_jobs.running.thread_failures import ThreadFailures
 from beam_jobs.storage import files
-from beam_jobs.writing.output import check_finished, check_foreign, is_published, read_manifest
+from beam_jobs.writing.output import (
+    check_finished,
+    check_foreign,
+    is_published,
+    read_manifest,
+    write_tfds_files,
+)
 from beam_jobs.writing.output_lock import make_folder, output_lock
 
 _ALREADY_PUBLISHED = (
@@ -64,7 +70,7 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
         try:
             pipeline_options = beam_options(others)
             FileSystems.set_options(pipeline_options)  # for the files that this process looks at
-            options = arguments.build_options(args)
+            options = arguments.build_options(args, given_flags(argv))
             workers = len(os.sched_getaffinity(0)) if args.workers is None else args.workers
             runner = choose_runner(args.runner, pipeline_options, workers)
             staged_only = _only_staged(pipeline_options)
@@ -105,6 +111,12 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
         return 0
 
 
+def given_flags(argv: Sequence[str] | None) -> frozenset[str]:
+    """Flags that a command line gives, such as --quality of `--quality=80`."""
+    tokens = sys.argv[1:] if argv is None else argv
+    return frozenset(token.partition("=")[0] for token in tokens if token.startswith("--"))
+
+
 def _print_plan(options: BuildOptions, output: str) -> None:
     outline = json.loads(files.read(options.staging.plan))
     print(report.plan_summary(outline, options.splits, output), end="")
@@ -112,8 +124,12 @@ def _print_plan(options: BuildOptions, output: str) -> None:
 
 def _print_summary(options: BuildOptions, output: str, *, elapsed_s: float) -> None:
     manifest = read_manifest(options.output)
+    if options.base and manifest.version == options.base.version:
+        print(f"{output} has all inputs already: version {manifest.version} is the newest")
+        return
     print(report.summary(manifest, output), end="")
-    print(f"  {elapsed_s:.0f} s, {manifest.counts.inputs / elapsed_s:.1f} images/s")
+    inputs = manifest.generations[-1].counts.inputs
+    print(f"  {elapsed_s:.0f} s, {inputs / elapsed_s:.1f} images/s")
 
 
 def _print_failure(message: str, staging: Staging | None) -> None:
@@ -141,8 +157,10 @@ def _begin(options: BuildOptions, stack: ExitStack) -> bool:
     if local:
         stack.enter_context(output_lock(options.staging))
     if is_published(options):
+        write_tfds_files(options.output)
         delete_staging(options.staging)
-        return True
+        # The same command may append something else on another day.
+        return options.base is None
     check_finished(options)
     if not local:
         write_marker(options.staging)

@@ -6,7 +6,7 @@ bucket's rows as byte ranges, its references as the path of a file, a shard's re
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -17,6 +17,14 @@ from apache_beam.pvalue import AsDict, AsList, AsSingleton, TaggedOutput
 from beam_jobs.errors import BuildError
 from beam_jobs.options import BuildOptions
 from beam_jobs.prepare.dry_run import DryRunPreparer
+from beam_jobs.prepare.known import (
+    OldPixels,
+    OldShards,
+    find_ids,
+    find_pixels_and_groups,
+    known_by_chunk,
+    write_hashes,
+)
 from beam_jobs.prepare.preparer import ChunkPreparer
 from beam_jobs.prepare.references import ORDERED_LOCATION, References
 from beam_jobs.prepare.repeated_ids import check_ids, sum_repeats
@@ -38,11 +46,13 @@ from beam_jobs.sources.row import Row
 from beam_jobs.storage import files
 from beam_jobs.storage.files import ByteRange
 from beam_jobs.writing.listings import WriteDuplicates, WriteQuarantine
-from beam_jobs.writing.output import check_finished, check_foreign
+from beam_jobs.writing.output import check_finished, check_foreign, read_manifest
 from beam_jobs.writing.publish import ChunkSummary, Publisher
 from beam_jobs.writing.shards import ShardWriter, Vocabularies, WrittenShard
 from schemas.receipt import LAYOUT
-from schemas.versions import FIRST_VERSION
+
+# A bucket, where its rows lie, and the lookups (as bytes) of those that the dataset has already.
+Bucket = tuple[int, Iterable[ByteRange], Iterable[bytes]]
 
 
 def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
@@ -51,21 +61,25 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     preparer = ChunkPreparer(
         staging=staging, labels=options.source.labels, image=options.image, seed=options.seed
     )
-    buckets, inputs = _read(pipeline, options)
-    prepared = buckets | "Prepare" >> _prepare(preparer, inputs, staging)
-    duplicates = prepared["pixels"] | "FindDuplicates" >> FindDuplicates(inputs)  # Duplicate
+    old = _old_shards(pipeline, options)
+    buckets, inputs = _read(pipeline, options, old)
+    prepared = buckets | "Prepare" >> _prepare(preparer, inputs, options)
+    pixels, groups = _find_pixels_and_groups(prepared, old)
+    duplicates = pixels | "FindDuplicates" >> FindDuplicates(inputs)  # Duplicate
     references = _drop_duplicates(prepared["references"], duplicates, staging)
     plan, starts, vocabularies = plan_shards(
         references,
         prepared["rejected"],
         inputs,
         AsSingleton(duplicates | "AllDuplicates" >> beam.combiners.Count.Globally()),
+        _count_known(prepared["summaries"]),
+        groups,
         options,
     )
     dealt = _deal(references, plan, starts, vocabularies)
     shards, category_counts = _write_shards(dealt, plan, vocabularies, options)
-    quarantine = prepared["rejected"] | "Quarantine" >> WriteQuarantine(finished, FIRST_VERSION)
-    listed = duplicates | "ListDuplicates" >> WriteDuplicates(finished, FIRST_VERSION)
+    quarantine = prepared["rejected"] | "Quarantine" >> WriteQuarantine(finished, options.version)
+    listed = duplicates | "ListDuplicates" >> WriteDuplicates(finished, options.version)
     _publish(
         plan,
         options,
@@ -86,27 +100,112 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
 def add_dry_run(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     """Adds a dry run, which reads no image and ends with the plan file in the staging directory."""
     preparer = DryRunPreparer(labels=options.source.labels, image=options.image, seed=options.seed)
-    buckets, inputs = _read(pipeline, options, dry_run=True)
-    prepared = buckets | "DryRun" >> _prepare(preparer, inputs, options.staging)
+    old = _old_shards(pipeline, options)
+    buckets, inputs = _read(pipeline, options, old, dry_run=True)
+    prepared = buckets | "DryRun" >> _prepare(preparer, inputs, options)
     references = prepared["references"]  # (bucket, path of its References)
-    plan, starts, vocabularies = plan_shards(references, prepared["rejected"], inputs, 0, options)
+    _, groups = _find_pixels_and_groups(prepared, old)
+    plan, starts, vocabularies = plan_shards(
+        references,
+        prepared["rejected"],
+        inputs,
+        0,
+        _count_known(prepared["summaries"]),
+        groups,
+        options,
+    )
     _deal(references, plan, starts, vocabularies)
 
 
+def _old_shards(
+    pipeline: beam.Pipeline, options: BuildOptions
+) -> beam.PCollection[OldShards] | None:
+    """Lists the shards of the dataset that is appended to; None for a new dataset."""
+    if options.base is None:
+        return None
+    return (
+        pipeline
+        | "Base" >> beam.Create([options.base])
+        | "OldShards"
+        >> beam.FlatMap(
+            lambda base: OldShards.of(base.directory, read_manifest(base.directory, base.version))
+        )
+        | "SpreadShards" >> beam.Reshuffle()
+    )  # OldShards
+
+
 def _read(
-    pipeline: beam.Pipeline, options: BuildOptions, *, dry_run: bool = False
-) -> tuple[beam.PCollection[tuple[int, Iterable[ByteRange]]], AsSingleton]:
-    """Reads the source: where the rows of each bucket lie, and the number of all rows."""
+    pipeline: beam.Pipeline,
+    options: BuildOptions,
+    old: beam.PCollection[OldShards] | None,
+    *,
+    dry_run: bool = False,
+) -> tuple[beam.PCollection[Bucket], AsSingleton]:
+    """Reads the source: the rows of each bucket, and the number of all rows."""
     rows = options.source.read(pipeline)  # Row
     row_files = (
         rows | "WriteRows" >> beam.ParDo(WriteRows(options.staging, options.seed))  # RowFile
     )
     inputs = _count_inputs(rows, row_files, options, dry_run=dry_run)
-    return (
-        row_files
-        | "IntoBuckets" >> beam.FlatMap(RowFile.ranges, inputs=inputs)  # (bucket, ByteRange)
-        | "ByBucket" >> beam.GroupByKey()  # (bucket, Iterable[ByteRange])
-    ), inputs
+    located = row_files | "IntoBuckets" >> beam.FlatMap(RowFile.ranges, inputs=inputs)
+    # (bucket, ByteRange)
+    if old is None:
+        grouped = located | "ByBucket" >> beam.GroupByKey()  # (bucket, Iterable[ByteRange])
+        return grouped | "NothingKnown" >> beam.MapTuple(_bucket).with_output_types(Bucket), inputs
+    wanted = row_files | "HashIds" >> beam.Map(
+        lambda file: write_hashes(options.staging, file.hashes())
+    )  # path
+    found = old | "FindIds" >> beam.FlatMap(find_ids, wanted=AsList(wanted), inputs=inputs)
+    # (bucket, lookup as bytes)
+    buckets = (
+        (located, found)
+        | "ByBucketWithKnown" >> beam.CoGroupByKey()
+        | "WithKnown" >> beam.MapTuple(_with_known).with_output_types(Bucket)
+    )  # Bucket
+    return buckets, inputs
+
+
+def _bucket(bucket: int, ranges: Iterable[ByteRange]) -> Bucket:
+    return bucket, ranges, ()
+
+
+def _with_known(bucket: int, parts: tuple[Iterable[ByteRange], Iterable[bytes]]) -> Bucket:
+    return bucket, *parts
+
+
+def _find_pixels_and_groups(
+    prepared: Any, old: beam.PCollection[OldShards] | None
+) -> tuple[beam.PCollection[Pixels], AsList | tuple[()]]:
+    """Finds the new records' pixels and groups in the dataset that is appended to.
+
+    Returns:
+      The pixels of the new records and of the old ones that are equal to them, and the splits of
+      old groups that come again (OldGroups).
+    """
+    if old is None:
+        return prepared["pixels"], ()
+
+    def find(old: OldShards, wanted: Sequence[tuple[str, str]]) -> Iterator[Any]:
+        for found in find_pixels_and_groups(old, wanted):
+            if isinstance(found, OldPixels):
+                yield Pixels.of_old(found)
+            else:
+                yield TaggedOutput("groups", found)
+
+    found = old | "FindPixels" >> beam.FlatMap(
+        find, wanted=AsList(prepared["hashes"])
+    ).with_outputs("groups", main="pixels")
+    pixels = (prepared["pixels"], found["pixels"]) | "NewAndOld" >> beam.Flatten()
+    return pixels, AsList(found["groups"])
+
+
+def _count_known(summaries: beam.PCollection[ChunkSummary]) -> AsSingleton:
+    """Counts the inputs that the dataset has already."""
+    return AsSingleton(
+        summaries
+        | "KnownOfChunk" >> beam.Map(attrgetter("known"))
+        | "CountKnown" >> beam.CombineGlobally(sum)
+    )
 
 
 def _count_inputs(
@@ -171,28 +270,38 @@ def _rejection(row: Row) -> Iterator[tuple[str, tuple[int, str]]]:
 
 
 def _prepare(
-    preparer: ChunkPreparer | DryRunPreparer, inputs: AsSingleton, staging: Staging
+    preparer: ChunkPreparer | DryRunPreparer, inputs: AsSingleton, options: BuildOptions
 ) -> beam.PTransform:
-    """Prepares buckets: (bucket, ranges) to (bucket, path of its References).
+    """Prepares buckets: Bucket to (bucket, path of its References).
 
-    Tagged outputs: "pixels" (Pixels), "rejected" (Rejected) and "summaries" (ChunkSummary).
+    Tagged outputs: "pixels" (Pixels), "rejected" (Rejected), "summaries" (ChunkSummary) and, of
+    what is appended, "hashes" (paths of pixels' hashes and of groups).
     """
+    staging, appends = options.staging, options.base is not None
 
-    def prepare(located: tuple[int, Iterable[ByteRange]], inputs: int) -> Iterator[Any]:
-        bucket, ranges = located
+    def prepare(located: Bucket, inputs: int) -> Iterator[Any]:
+        bucket, ranges, lookups = located
         rows = read_chunks(bucket, ranges, inputs)
         if not rows:
             return  # the ranges held rows of its neighbors only
-        chunks = [preparer.prepare(chunk, rows.pop(chunk)) for chunk in sorted(rows)]
+        known = known_by_chunk(lookups, inputs)
+        chunks = [
+            preparer.prepare(chunk, rows.pop(chunk), known.get(chunk, {})) for chunk in sorted(rows)
+        ]
         references = References.concatenate([chunk.references for chunk in chunks])
+        pixels = Pixels.of(bucket, chunks)
         yield bucket, _stage(references, staging)
-        yield TaggedOutput("pixels", Pixels.of(bucket, chunks))
+        yield TaggedOutput("pixels", pixels)
+        if appends:
+            groups = references.group[references.group > 0]
+            paths = (write_hashes(staging, pixels.pixels[:, 0]), write_hashes(staging, groups))
+            yield TaggedOutput("hashes", paths)
         for chunk in chunks:
             yield TaggedOutput("summaries", ChunkSummary.of(chunk))
             yield from (TaggedOutput("rejected", rejected) for rejected in chunk.rejected)
 
     return beam.FlatMap(prepare, inputs=inputs).with_outputs(
-        "pixels", "rejected", "summaries", main="references"
+        "pixels", "rejected", "summaries", "hashes", main="references"
     )
 
 
@@ -257,6 +366,7 @@ def _write_shards(
 ) -> tuple[beam.PCollection[WrittenShard], beam.PCollection]:
     """Writes all shards; also counts ((split, category), records of each value)."""
     writer = ShardWriter(
+        first_numbers=options.first_shards,
         staging=options.staging,
         directory=options.finished_directory,
         labels=options.source.labels,
@@ -298,7 +408,7 @@ def _write_shard(
         written.shard.name,
         index.categories[LAYOUT],
         expected=plan.histogram(split, number),
-        layouts=vocabularies[LAYOUT],
+        layouts=vocabularies[LAYOUT].values,
     )
     yield written
     for name, codes in index.categories.items():
@@ -316,6 +426,7 @@ def _publish(
         build_options=options.recorded(),
         request=options.request,
         launch=options.launch,
+        base=options.base,
     )
     # The plan is the one element; the side inputs are what has to be written before.
     _ = plan | "Publish" >> beam.Map(

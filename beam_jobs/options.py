@@ -13,7 +13,34 @@ from beam_jobs.prepare.staging import Staging
 from beam_jobs.sharding.splits import check_fractions
 from beam_jobs.sources.source import Source
 from beam_jobs.storage import files
+from schemas.file_names import shard_of_file, version_of_file
 from schemas.receipt import receipt_features
+from schemas.versions import FIRST_VERSION
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """The dataset that a build appends to.
+
+    Attributes:
+      directory: the dataset directory.
+      version: its newest version.
+      completed: text of its COMPLETED.
+      first_shards: split to the number of the first shard that is appended.
+    """
+
+    directory: str
+    version: int
+    completed: str
+    first_shards: Mapping[str, int]
+
+    def has(self, name: str) -> bool:
+        """Returns whether a file may belong to it, and not to what is appended."""
+        if shard := shard_of_file(name):
+            split, number = shard
+            return number < self.first_shards.get(split, 0)
+        version = version_of_file(name)
+        return version is None or version <= self.version
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +58,7 @@ class BuildOptions:
       max_bad_fraction: fail, and publish nothing, if more of the inputs are rejected.
       overwrite: replace a finished dataset at `output`, once the new one is complete.
       seed: seeds the order of records and their choice of splits.
+      base: the dataset to append to; None to make a new one.
       launch: identifies this launch, so that two of them never write the same finished files.
     """
 
@@ -44,6 +72,7 @@ class BuildOptions:
     max_bad_fraction: float = 0.05
     overwrite: bool = False
     seed: int = 0
+    base: Base | None = None
     launch: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False)
 
     def __post_init__(self) -> None:
@@ -86,6 +115,16 @@ class BuildOptions:
         return Staging(self.output)
 
     @property
+    def version(self) -> int:
+        """The version that is made."""
+        return FIRST_VERSION if self.base is None else self.base.version + 1
+
+    @property
+    def first_shards(self) -> Mapping[str, int]:
+        """Split to the number of its first shard."""
+        return dict.fromkeys(self.splits, 0) if self.base is None else self.base.first_shards
+
+    @property
     def finished_directory(self) -> str:
         """Folder in the staging directory of the dataset that this launch makes."""
         return self.staging.finished(self.launch)
@@ -103,10 +142,11 @@ class BuildOptions:
 
     @property
     def request(self) -> str:
-        """Digest of all options but `overwrite` and `launch`, hex SHA-256."""
+        """Digest of all options but `overwrite`, `base` and `launch`, hex SHA-256."""
         requested = asdict(self)
-        # Neither changes what is built.
-        del requested["overwrite"], requested["launch"]
+        # The first and the last change nothing that is built, and a build that appends may have
+        # published the version after its base.
+        del requested["overwrite"], requested["base"], requested["launch"]
         return hashlib.sha256(json.dumps(requested, sort_keys=True).encode()).hexdigest()
 
 

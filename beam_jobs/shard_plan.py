@@ -9,14 +9,17 @@ import numpy as np
 from apache_beam.pvalue import AsDict, AsList, AsSingleton, TaggedOutput
 
 from beam_jobs.errors import TRY_AGAIN, BuildError
-from beam_jobs.options import BuildOptions
+from beam_jobs.options import Base, BuildOptions
+from beam_jobs.prepare.known import OldGroups, split_of_groups
 from beam_jobs.prepare.prepared_chunk import Rejected
 from beam_jobs.prepare.references import References
-from beam_jobs.sharding.deal import BucketCounts, BucketStarts, Plan, assign, make_plan
+from beam_jobs.sharding.deal import BucketCounts, BucketStarts, OldRecords, Plan, assign, make_plan
 from beam_jobs.storage import files
 from beam_jobs.storage.files import ByteRange
+from beam_jobs.writing.output import read_manifest
 from beam_jobs.writing.shards import Vocabularies
 from schemas.receipt import LAYOUT
+from schemas.vocabulary import Vocabulary
 
 ShardKey = tuple[int, int]  # split, number
 Starts = Mapping[int, ByteRange]  # bucket to where its BucketStarts lie
@@ -27,6 +30,8 @@ def plan_shards(
     rejected: beam.PCollection[Rejected],
     inputs: AsSingleton,
     duplicates: AsSingleton | int,
+    known: AsSingleton,
+    groups: AsList | tuple[()],
     options: BuildOptions,
 ) -> tuple[beam.PCollection[Plan], beam.PCollection[Starts], AsSingleton]:
     """Plans the shards.
@@ -36,17 +41,18 @@ def plan_shards(
       rejected: the inputs that are not among them.
       inputs: number of inputs.
       duplicates: number of inputs that were left out as duplicates.
+      known: number of inputs that the dataset has already.
+      groups: the splits of groups that the dataset has already (OldGroups).
       options: options of the build.
 
     Returns:
-      The plan, where each bucket's starts lie, and the vocabularies: category name to its values,
-      sorted.
+      The plan, where each bucket's starts lie, and the vocabularies by category name.
     """
     vocabularies = AsSingleton(
         references
         | "Values" >> beam.MapTuple(lambda _, path: _values(_read(path)))
         | "Vocabularies" >> beam.CombineGlobally(_union)
-        | "SortValues" >> beam.Map(lambda sets: {name: sorted(sets[name]) for name in sets})
+        | "SortValues" >> beam.Map(_grow, base=options.base)
     )
     reasons = AsDict(
         rejected
@@ -68,6 +74,8 @@ def plan_shards(
             vocabularies=vocabularies,
             inputs=inputs,
             duplicates=duplicates,
+            known=known,
+            groups=groups,
             reasons=reasons,
             options=options,
         ).with_outputs("starts", main="plan")
@@ -82,6 +90,8 @@ def _plan(
     vocabularies: Vocabularies,
     inputs: int,
     duplicates: int,
+    known: int,
+    groups: Sequence[OldGroups],
     reasons: Mapping[str, tuple[int, str]],
     options: BuildOptions,
 ) -> Iterator[Any]:
@@ -95,16 +105,18 @@ def _plan(
     counted = sum(int(bucket.count.sum()) for bucket in bucket_counts)
     # The four numbers come from four branches of the job: a runner that loses or repeats an element
     # in one of them is found here.
-    if counted + duplicates + rejected != inputs:
+    if counted + duplicates + known + rejected != inputs:
         raise BuildError(
             f"of {inputs:,} inputs, {counted:,} are to be written, {duplicates:,} are "
-            f"duplicates and {rejected:,} are rejected: {TRY_AGAIN}"
+            f"duplicates, {known:,} are known and {rejected:,} are rejected: {TRY_AGAIN}"
         )
-    layouts = vocabularies[LAYOUT]
+    layouts = vocabularies[LAYOUT].values
+    old = _old_records(options, groups, layouts=len(layouts))
     plan, starts = make_plan(
         bucket_counts,
         layouts=len(layouts),
         fractions=options.splits,
+        old=old,
         shards=options.shards,
         shard_bytes=options.shard_size_mb << 20,
         shards_multiple_of=options.shards_multiple_of,
@@ -112,13 +124,39 @@ def _plan(
     outline = {
         "inputs": inputs,
         "rejected": {reason: count for reason, (count, _) in reasons.items()},
+        "known": known,
         "layouts": layouts,
         "counts": plan.counts.tolist(),
+        "old_counts": (old.counts if old else np.zeros_like(plan.counts)).tolist(),
         "shards": plan.shards.tolist(),
     }
     files.write(options.staging.plan, json.dumps(outline).encode())
     yield plan
     yield TaggedOutput("starts", _write_starts(options.staging.starts, starts))
+
+
+def _old_records(
+    options: BuildOptions, groups: Sequence[OldGroups], *, layouts: int
+) -> OldRecords | None:
+    """What the plan must know of the dataset that is appended to; None for a new one."""
+    if options.base is None:
+        return None
+    splits = read_manifest(options.base.directory, options.base.version).splits
+    old = np.stack([splits[name].layout_counts for name in options.splits], axis=1)
+    old_groups, group_split = split_of_groups(groups)
+    return OldRecords(
+        counts=np.pad(old, ((0, layouts - len(old)), (0, 0))),  # of new layouts there are none
+        groups=old_groups,
+        group_split=group_split,
+    )
+
+
+def _grow(new: Mapping[str, set[str]], base: Base | None) -> dict[str, Vocabulary]:
+    """Adds new values to the vocabularies of the dataset that is appended to."""
+    if base is None:
+        return {name: Vocabulary.sorted(values) for name, values in new.items()}
+    old = read_manifest(base.directory, base.version).vocabularies
+    return {name: Vocabulary(old[name]).grown(new.get(name, ())) for name in old}
 
 
 def check_rejections(

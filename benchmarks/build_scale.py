@@ -140,7 +140,9 @@ def publish(case: Case) -> dict[str, float]:
         for number, shard in enumerate(_shards(made, split))
     ]
     chunks = [
-        ChunkSummary(number=at, inputs=rows, quarantined={}, clipped_boxes=0, fingerprint="00" * 32)
+        ChunkSummary(
+            number=at, inputs=rows, quarantined={}, known=0, clipped_boxes=0, fingerprint="00" * 32
+        )
         for at, rows in enumerate(np.diff(_cuts(case.rows, chunk_count(case.rows))).tolist())
     ]
     counts = {(name, LAYOUT): made.counts[:, at] for at, name in enumerate(made.split_names)}
@@ -170,6 +172,8 @@ def summary(case: Case) -> dict[str, float]:
         "rejected": {},
         "layouts": case.names(),
         "counts": made.counts.tolist(),
+        "old_counts": np.zeros_like(made.counts).tolist(),
+        "known": 0,
         "shards": made.shards.tolist(),
     }
     return _measured(lambda: plan_summary(outline, _SPLITS, "out"))

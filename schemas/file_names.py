@@ -32,12 +32,12 @@ _EXCLUDED = "excluded.json"
 _SHARD, _INDEX, _LOOKUP, _DALI_INDEX = ".tfrecord", ".index.npz", ".lookup.npz", ".idx"
 
 # Numbers are padded to five digits, and have more from 100,000 on.
-_STEM = r"receipts-[a-z0-9_]+-\d{5,}"
+_STEM = r"receipts-(?P<split>[a-z0-9_]+)-(?P<number>\d{5,})"
 _INDEX_FILE = re.compile(_STEM + re.escape(_INDEX))
 _SHARD_FILE = re.compile(_STEM + re.escape(_SHARD))
 _SHARD_FILES = re.compile(rf"{_STEM}(\.tfrecord|\.(index|lookup)\.npz|\.idx)")
 _VERSION_FILE = re.compile(
-    r"versions/\d{5,}/("
+    r"versions/(?P<version>\d{5,})/("
     r"manifest\.json|schema\.pbtxt|statistics\.pb|excluded\.json"
     r"|quarantine/rejected\.(tfrecord|jsonl)-\d{5,}-of-\d{5,}"
     r"|duplicates/duplicates\.jsonl-\d{5,}-of-\d{5,})"
@@ -92,6 +92,18 @@ def statistics_name(version: int) -> str:
 def excluded_name(version: int) -> str:
     """Path of the list of the records that readers of a version leave out."""
     return version_file(version, _EXCLUDED)
+
+
+def shard_of_file(name: str) -> tuple[str, int] | None:
+    """Split and number of the shard that a file belongs to; None for a file of no shard."""
+    found = _SHARD_FILES.fullmatch(name)
+    return (found["split"], int(found["number"])) if found else None
+
+
+def version_of_file(name: str) -> int | None:
+    """Number of the version that a file belongs to; None for a file of no version."""
+    found = _VERSION_FILE.fullmatch(name)
+    return int(found["version"]) if found else None
 
 
 def is_shard_file(name: str) -> bool:

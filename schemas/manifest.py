@@ -123,7 +123,11 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Conservation: inputs = written + duplicates + the sum of quarantined (by reason code)."""
+    """Conservation: inputs = written + duplicates + known + the sum of quarantined.
+
+    `quarantined` is by reason code. `known` are inputs that the dataset had already when the others
+    were appended.
+    """
 
     inputs: int
     written: int
@@ -131,6 +135,7 @@ class Counts:
     quarantined: Mapping[str, int]
     duplicates_with_other_labels: int = 0
     clipped_boxes: int = 0
+    known: int = 0
 
     def __post_init__(self) -> None:
         _check_ranges(
@@ -140,15 +145,17 @@ class Counts:
                 self.duplicates,
                 self.duplicates_with_other_labels,
                 self.clipped_boxes,
+                self.known,
                 *self.quarantined.values(),
             )
         )
-        accounted = self.written + self.duplicates + sum(self.quarantined.values())
+        accounted = self.written + self.duplicates + self.known + sum(self.quarantined.values())
         if self.inputs != accounted:
             raise ValueError(
                 f"records were lost or made up: {self.inputs} inputs, but {self.written} written "
-                f"+ {self.duplicates} duplicates + {sum(self.quarantined.values())} quarantined "
-                f"= {accounted}; do not use this dataset"
+                f"+ {self.duplicates} duplicates + {self.known} known + "
+                f"{sum(self.quarantined.values())} quarantined = {accounted}; do not use this "
+                "dataset"
             )
 
     @classmethod
@@ -165,6 +172,7 @@ class Counts:
             quarantined=dict(quarantined),
             duplicates_with_other_labels=sum(part.duplicates_with_other_labels for part in parts),
             clipped_boxes=sum(part.clipped_boxes for part in parts),
+            known=sum(part.known for part in parts),
         )
 
 

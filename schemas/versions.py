@@ -81,6 +81,10 @@ class Versions:
         """Makes the versions of a dataset that has only version 1, with these bytes of manifest."""
         return cls(versions=(Version.of(FIRST_VERSION, manifest),))
 
+    def adding(self, number: int, manifest: bytes) -> Self:
+        """Returns the versions with one more, which these bytes of a manifest describe."""
+        return type(self)(versions=(*self.versions, Version.of(number, manifest)))
+
     def find(self, number: int | None) -> Version:
         """Returns a version, None for the newest.
 

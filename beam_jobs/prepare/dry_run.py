@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from beam_jobs.images.image import ImageOptions
+from beam_jobs.prepare.known import Known
 from beam_jobs.prepare.prepared_chunk import PreparedChunk, Rejected
 from beam_jobs.prepare.preparer import make_references, unique_rows
 from beam_jobs.prepare.references import hash_words
@@ -21,10 +22,14 @@ class DryRunPreparer:
     image: ImageOptions
     seed: int
 
-    def prepare(self, number: int, serialized_rows: Iterable[bytes]) -> PreparedChunk:
-        """Returns the chunk, with references to records that do not exist."""
+    def prepare(self, number: int, serialized_rows: Iterable[bytes], known: Known) -> PreparedChunk:
+        """Returns the chunk, with references to records that do not exist.
+
+        Inputs with a known id are taken to be the receipts that the dataset has.
+        """
         rows = list(unique_rows(serialized_rows))
-        accepted = [row for row in rows if row.problem is None]
+        wanted = [row for row in rows if row.problem is None]
+        accepted = [row for row in wanted if hash_words(row.id, seed=self.seed) not in known]
         references = make_references(
             accepted,
             keys=[hash_words(row.id, seed=self.seed) for row in accepted],
@@ -53,6 +58,7 @@ class DryRunPreparer:
                 for row in rows
                 if row.problem
             ),
+            known=len(wanted) - len(accepted),
             clipped_boxes=0,
             records_checksum=checksum(b""),
             fingerprint="",

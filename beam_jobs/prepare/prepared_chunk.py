@@ -37,6 +37,7 @@ class PreparedChunk:
       pixels: uint64 [n, 2], hash of the upright pixels.
       labels_hash: uint64 [n], hash of layout, group, labels and boxes.
       rejected: its rejected inputs.
+      known: inputs that are in the dataset already, to which the others are appended.
       clipped_boxes: boxes that reached beyond their image.
       records_checksum: that of the file with its records.
       fingerprint: hex SHA-256 over ids and the XXH3 hashes of source bytes.
@@ -49,6 +50,7 @@ class PreparedChunk:
     pixels: npt.NDArray[np.uint64]
     labels_hash: npt.NDArray[np.uint64]
     rejected: tuple[Rejected, ...]
+    known: int
     clipped_boxes: int
     records_checksum: FileChecksum
     fingerprint: str
@@ -56,7 +58,7 @@ class PreparedChunk:
 
     @property
     def inputs(self) -> int:
-        return len(self.references) + len(self.rejected)
+        return len(self.references) + len(self.rejected) + self.known
 
     def to_bytes(self) -> bytes:
         """Contents of the sidecar file: an .npz in the frame of a record, which has checksums.
@@ -67,6 +69,7 @@ class PreparedChunk:
             "number": self.number,
             "ids": self.ids,
             "rejected": [_staged_rejected(rejected) for rejected in self.rejected],
+            "known": self.known,
             "clipped_boxes": self.clipped_boxes,
             "records_checksum": vars(self.records_checksum),
             "fingerprint": self.fingerprint,

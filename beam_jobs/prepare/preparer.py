@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from beam_jobs.errors import BuildError
 from beam_jobs.images.image import HEIF_VERSION, ImageOptions, StoredImage, store_image
 from beam_jobs.images.process import WALL_SECONDS, ImageProcess
 from beam_jobs.images.watchdog import ImageWatchdog
+from beam_jobs.prepare.known import Key, Known
 from beam_jobs.prepare.prepared_chunk import PreparedChunk, Rejected
 from beam_jobs.prepare.references import (
     LOCATION,
@@ -45,6 +47,8 @@ from schemas.receipt import (
 )
 from schemas.tfrecord import CorruptRecordError, frame
 
+_NOTHING: Known = MappingProxyType({})
+
 
 def staged_features(labels: Sequence[Label]) -> tuple[Feature, ...]:
     """Features of a staged record: all but the category ids, which are not known yet."""
@@ -68,10 +72,18 @@ class ChunkPreparer:
     image: ImageOptions
     seed: int
 
-    def prepare(self, number: int, serialized_rows: Iterable[bytes]) -> PreparedChunk:
-        """Prepares one chunk, or returns the one that an earlier run has prepared."""
+    def prepare(
+        self, number: int, serialized_rows: Iterable[bytes], known: Known = _NOTHING
+    ) -> PreparedChunk:
+        """Prepares one chunk, or returns the one that an earlier run has prepared.
+
+        Args:
+          number: the chunk.
+          serialized_rows: its rows.
+          known: those of their ids that the dataset has already.
+        """
         lines = sorted(serialized_rows)
-        digest = self._digest(lines)
+        digest = self._digest(lines, known)
         sidecar = self.staging.sidecar(number, digest)
         records = self.staging.records(number, digest)
         if chunk := _prepared_earlier(sidecar, records):
@@ -90,7 +102,14 @@ class ChunkPreparer:
             ImageWatchdog(WALL_SECONDS * self.image.max_seconds) as watchdog,
         ):
             writer = _ChunkWriter(
-                self, number, digest, versions, process=process, watchdog=watchdog, apart=died
+                self,
+                number,
+                digest,
+                versions,
+                known=known,
+                process=process,
+                watchdog=watchdog,
+                apart=died,
             )
             for row in rows:
                 output.write(writer.record(row))
@@ -98,9 +117,11 @@ class ChunkPreparer:
         files.write(sidecar, chunk.to_bytes())
         return chunk
 
-    def _digest(self, lines: Sequence[bytes]) -> bytes:
+    def _digest(self, lines: Sequence[bytes], known: Known) -> bytes:
         made_by = [__version__, PIL.__version__, HEIF_VERSION, asdict(self.image), self.seed]
         made_by.append([asdict(label) for label in self.labels])
+        if known:
+            made_by.append(sorted(known.items()))
         digest = hashlib.sha256(json.dumps(made_by).encode())
         for line in lines:
             # With its length in front, no line can pass for two: "ab" is not "a", "b".
@@ -148,6 +169,7 @@ class _ChunkWriter:
         digest: bytes,
         source_versions: dict[str, str],
         *,
+        known: Known,
         process: ImageProcess,
         watchdog: ImageWatchdog,
         apart: bool,
@@ -168,6 +190,8 @@ class _ChunkWriter:
         self._pixels: list[tuple[int, int]] = []
         self._labels_hash: list[int] = []
         self._rejected: list[Rejected] = []
+        self._known = known
+        self._found_known = 0
         self._clipped_boxes = 0
         self._fingerprint = hashlib.sha256()
         self._source_versions = source_versions
@@ -190,6 +214,15 @@ class _ChunkWriter:
             if row.problem:
                 raise RejectionError(Reason(row.problem[0]), row.problem[1])
             image = self._stored(data, row)
+            values = _values(row, image)
+            key = hash_words(row.id, seed=self._preparer.seed)
+            # 128 bits, as two words for NumPy.
+            pixels = (image.pixels_hash >> 64, image.pixels_hash & 0xFFFFFFFFFFFFFFFF)
+            labels = labels_hash(self._labels_features, values)
+            if key in self._known:
+                _check_known(row, self._known[key], (pixels, labels))
+                self._found_known += 1
+                return b""
         except RejectionError as error:
             framed = frame(_rejected_example(row, data, error))
             self._rejected.append(
@@ -204,15 +237,13 @@ class _ChunkWriter:
                 )
             )
             return framed
-        values = _values(row, image)
         framed = frame(encode_example(self._features, values))
-        self._labels_hash.append(labels_hash(self._labels_features, values))
+        self._labels_hash.append(labels)
         self._clipped_boxes += image.clipped_boxes
         self._accepted.append(row)
-        self._keys.append(hash_words(row.id, seed=self._preparer.seed))
+        self._keys.append(key)
         self._locations.append((self._number, self._digest, offset, len(framed)))
-        pixels = image.pixels_hash  # 128 bits, as two words for NumPy
-        self._pixels.append((pixels >> 64, pixels & 0xFFFFFFFFFFFFFFFF))
+        self._pixels.append(pixels)
         return framed
 
     def _read(self, row: Row) -> bytes:
@@ -276,10 +307,21 @@ class _ChunkWriter:
             pixels=np.array(self._pixels, np.uint64).reshape(-1, 2),
             labels_hash=np.array(self._labels_hash, np.uint64),
             rejected=tuple(self._rejected),
+            known=self._found_known,
             clipped_boxes=self._clipped_boxes,
             records_checksum=self._checksum.result(),
             fingerprint=self._fingerprint.hexdigest(),
             source_versions=self._source_versions,
+        )
+
+
+def _check_known(row: Row, old: tuple[Key, int], new: tuple[Key, int]) -> None:
+    """Raises RejectionError if a receipt's id is in the dataset, but not with this receipt."""
+    if old != new:
+        other = "another image" if old[0] != new[0] else "other labels or boxes"
+        raise RejectionError(
+            Reason.DUPLICATE_ID,
+            f"id {row.id!r} is in the dataset already, with {other}: give every receipt its own id",
         )
 
 

@@ -2,7 +2,6 @@
 
 import io
 import json
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from schemas.example import encode_example
 from schemas.receipt import Feature
+from schemas.vocabulary import Vocabulary
 
 # Where a record's frame lies: chunk and digest name its staging file, see `Staging.records`. The
 # structured dtype doubles as a wire format: Beam shuffles the bytes of an array of it (`tobytes`),
@@ -58,8 +58,8 @@ class References:
             },
         )
 
-    def codes(self, name: str, vocabulary: Sequence[str]) -> npt.NDArray[np.int32]:
-        """Positions of the records' values in another vocabulary, which is sorted; int32 [n].
+    def codes(self, name: str, vocabulary: Vocabulary) -> npt.NDArray[np.int32]:
+        """Positions of the records' values in another vocabulary; int32 [n].
 
         Values a, c with the codes 0 1 1 are, in the vocabulary a, b, c, the codes 0 2 2.
 
@@ -71,12 +71,12 @@ class References:
         used, row = np.unique(codes, return_inverse=True)
         return _positions([values[code] for code in used.tolist()], vocabulary)[row]
 
-    def recoded(self, vocabularies: Mapping[str, Sequence[str]]) -> Self:
+    def recoded(self, vocabularies: Mapping[str, Vocabulary]) -> Self:
         """Returns the same records with their categories in other vocabularies, see `codes`."""
         return replace(
             self,
             categories={
-                name: (tuple(vocabularies[name]), self.codes(name, vocabularies[name]))
+                name: (vocabularies[name].values, self.codes(name, vocabularies[name]))
                 for name in self.categories
             },
         )
@@ -85,7 +85,7 @@ class References:
     def concatenate(cls, parts: Sequence[Self]) -> Self:
         """Joins the rows of all parts, sorted by key."""
         vocabularies = {
-            name: sorted({value for part in parts for value in part.categories[name][0]})
+            name: Vocabulary.sorted(value for part in parts for value in part.categories[name][0])
             for name in parts[0].categories
         }
         recoded = [part.recoded(vocabularies) for part in parts]
@@ -95,10 +95,10 @@ class References:
             location=np.concatenate([part.location for part in parts]),
             categories={
                 name: (
-                    tuple(values),
+                    vocabulary.values,
                     np.concatenate([part.categories[name][1] for part in recoded]),
                 )
-                for name, values in vocabularies.items()
+                for name, vocabulary in vocabularies.items()
             },
         )
         # By the first word, and by the second where the first are equal: `lexsort` sorts by its
@@ -144,24 +144,12 @@ class References:
 
 def encode_values(values: Sequence[str]) -> tuple[tuple[str, ...], npt.NDArray[np.int32]]:
     """A category column of these values: its vocabulary, sorted, and int32 positions in it."""
-    vocabulary = tuple(sorted(set(values)))
-    return vocabulary, _positions(values, vocabulary)
+    vocabulary = Vocabulary.sorted(values)
+    return vocabulary.values, _positions(values, vocabulary)
 
 
-def position(value: str, vocabulary: Sequence[str]) -> int:
-    """Position of a value in a sorted vocabulary.
-
-    Raises:
-      KeyError: the vocabulary lacks the value.
-    """
-    index = bisect_left(vocabulary, value)
-    if index == len(vocabulary) or vocabulary[index] != value:
-        raise KeyError(value)
-    return index
-
-
-def _positions(values: Sequence[str], vocabulary: Sequence[str]) -> npt.NDArray[np.int32]:
-    return np.array([position(value, vocabulary) for value in values], np.int32)
+def _positions(values: Sequence[str], vocabulary: Vocabulary) -> npt.NDArray[np.int32]:
+    return np.array([vocabulary.position(value) for value in values], np.int32)
 
 
 def hash_words(text: str | bytes, *, seed: int = 0) -> tuple[int, int]:

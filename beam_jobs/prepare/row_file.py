@@ -90,6 +90,10 @@ class RowFile:
             repeats=_repeats(ordered),
         )
 
+    def hashes(self) -> npt.NDArray[np.uint64]:
+        """Reads the hash of each row."""
+        return np.array([id_hash for id_hash, _ in _unpack(files.read(self.path))], np.uint64)
+
     def ranges(self, inputs: int) -> Iterator[tuple[int, ByteRange]]:
         """Yields (bucket, range of the file with its rows) for each of the buckets of all inputs.
 

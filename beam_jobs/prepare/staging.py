@@ -23,6 +23,7 @@ STAGING = "_staging"
 MARKER = "BUILD"
 _INPUTS = "inputs.json"
 _ROWS = "rows"
+_HASHES = "hashes"
 _PREPARED = "prepared"
 _BEGUN, _RECORDS, _SIDECAR = ".begun", ".tfrecord", ".npz"
 _REFERENCES = "references"
@@ -40,7 +41,7 @@ _UNMISTAKABLE = re.compile(rf"{STAGING}/({_ROWS}/{_SHA256}|{_DRY_RUN}{_LAUNCH}/.
 _MARKED = re.compile(
     rf"{STAGING}/({MARKER}|{re.escape(_INPUTS)}|{re.escape(_PLAN)}|{_STARTS}|{_PUBLISHING}"
     rf"|{_PREPARED}/\d{{7,}}-{_DIGEST}({'|'.join(map(re.escape, (_BEGUN, _RECORDS, _SIDECAR)))})"
-    rf"|{_REFERENCES}/{_SHA256}|{_FINISHED}{_LAUNCH}/.+)"
+    rf"|({_REFERENCES}|{_HASHES})/{_SHA256}|{_FINISHED}{_LAUNCH}/.+)"
 )
 
 
@@ -55,6 +56,8 @@ class Staging:
           BUILD                       launcher      next build                 last of all
           inputs.json                 CheckInputs   progress bar
           rows/SHA256                 WriteRows     Prepare
+          hashes/SHA256               HashIds,      FindIds,
+                                      Prepare       FindPixels
           prepared/N-DIGEST.begun     Prepare       Prepare, tried again
           prepared/N-DIGEST.tfrecord  Prepare       WriteShard, Quarantine
           prepared/N-DIGEST.npz       Prepare       next build, progress bar
@@ -88,6 +91,10 @@ class Staging:
     def rows(self, sha256: str) -> str:
         """Rows on their way to their chunk (`RowFile`), named by their contents."""
         return self._path(_ROWS, sha256)
+
+    def hashes(self, sha256: str) -> str:
+        """Hashes to be looked for in the dataset that is appended to (`known`)."""
+        return self._path(_HASHES, sha256)
 
     def begun(self, chunk: int, digest: bytes) -> str:
         """Note that a worker began to prepare a chunk; digests have 16 bytes."""

@@ -12,15 +12,15 @@ from schemas.receipt import LAYOUT
 
 
 def summary(manifest: Manifest, output: str) -> str:
-    """Summarizes a finished build: the number of inputs, by outcome, and the fairness."""
-    counts = manifest.counts
+    """Summarizes a finished build: the number of its inputs, by outcome, and the whole dataset."""
+    newest = manifest.generations[-1]
+    counts = newest.counts
     size_bytes = sum(
         shard.size_bytes for split in manifest.splits.values() for shard in split.shards
     )
     layout_counts = np.array(
         [split.category_counts[LAYOUT] for split in manifest.splits.values()], np.int64
     ).T
-    shards = [len(split.shards) for split in manifest.splits.values()]
     duplicates = f"{counts.duplicates:,}"
     if counts.duplicates_with_other_labels:
         duplicates += (
@@ -31,31 +31,54 @@ def summary(manifest: Manifest, output: str) -> str:
         ("written", f"{counts.written:,}"),
         ("duplicates", duplicates),
         ("quarantined", _by_reason(counts.quarantined)),
-        ("size", f"{size_bytes / 1e6:,.1f} MB"),
     ]
+    if counts.known:
+        lines.append(("known", f"{counts.known:,} that the dataset had already"))
+    lines.append(("size", f"{size_bytes / 1e6:,.1f} MB"))
     if counts.clipped_boxes:
         lines.append(("clipped", f"{counts.clipped_boxes:,} boxes that reached beyond their image"))
     fractions = manifest.build_options["splits"]
+    dealt = [
+        (split.layout_counts, len(split.shards))
+        for generation in manifest.generations
+        for split in generation.splits.values()
+    ]
     lines += _deal_lines(
-        list(manifest.splits), shards, manifest.vocabularies[LAYOUT], layout_counts
+        list(manifest.splits),
+        [len(split.shards) for split in manifest.splits.values()],
+        manifest.vocabularies[LAYOUT],
+        layout_counts,
+        dealt,
     )
-    return _table(f"{output} is complete", lines) + _warnings(
-        fractions, manifest.vocabularies[LAYOUT], layout_counts
-    )
+    title = f"{output} is complete"
+    if len(manifest.generations) > 1:
+        title = f"{output} has version {manifest.version}"
+    return _table(title, lines) + _warnings(fractions, manifest.vocabularies[LAYOUT], layout_counts)
 
 
 def plan_summary(outline: Mapping[str, Any], fractions: Mapping[str, float], output: str) -> str:
     """Summarizes what a build would do, from the plan file of a dry run."""
     layout_counts = np.array(outline["counts"], np.int64)
     rejected = sum(outline["rejected"].values())
+    new = outline["inputs"] - rejected - outline["known"]
     lines = [
         ("inputs", f"{outline['inputs']:,}"),
-        ("to write", f"{outline['inputs'] - rejected:,}, less duplicates and unreadable images"),
+        ("to write", f"{new:,}, less duplicates and unreadable images"),
         ("to quarantine", _by_reason(outline["rejected"])),
-        *_deal_lines(list(fractions), outline["shards"], outline["layouts"], layout_counts),
+    ]
+    if outline["known"]:
+        lines.append(("known", f"{outline['known']:,} with an id that the dataset has already"))
+    lines += [
+        *_deal_lines(
+            list(fractions),
+            outline["shards"],
+            outline["layouts"],
+            layout_counts,
+            list(zip(layout_counts.T, outline["shards"], strict=True)),
+        ),
     ]
     return _table(f"plan for {output} (no image was read)", lines) + _warnings(
-        fractions, outline["layouts"], layout_counts
+        fractions, outline["layouts"], layout_counts + np.array(outline["old_counts"], np.int64)
     )
 
 
@@ -64,7 +87,9 @@ def _deal_lines(
     shards: Sequence[int],
     layouts: Sequence[str],
     counts: splits.IntArray,
+    dealt: Sequence[tuple[splits.IntArray, int]],
 ) -> list[tuple[str, str]]:
+    """Lines about splits and layouts; `dealt` are (layout counts, shards) dealt by themselves."""
     lines = [
         (name, f"{records:,} records in {count:,} shard{'s' if count > 1 else ''}")
         for name, records, count in zip(names, counts.sum(axis=0).tolist(), shards, strict=True)
@@ -74,9 +99,7 @@ def _deal_lines(
         return lines
     most_common, least_common = int(totals.argmax()), int(totals.argmin())
     single = int((totals == 1).sum())
-    largest = max(
-        largest_deviation(column, count) for column, count in zip(counts.T, shards, strict=True)
-    )
+    largest = max(largest_deviation(layout_counts, count) for layout_counts, count in dealt)
     return [
         *lines,
         ("layouts", f"{len(layouts):,}, {single:,} of them with a single receipt"),

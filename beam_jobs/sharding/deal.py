@@ -132,11 +132,36 @@ class BucketStarts:
         )
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OldRecords:
+    """What a generation that is appended must know of the records before it.
+
+    Attributes:
+      counts: int64 [layouts, splits], their number.
+      groups: uint64 [groups], ascending, those of their groups that come again.
+      group_split: int16 [groups], split of each.
+    """
+
+    counts: IntArray
+    groups: npt.NDArray[np.uint64]
+    group_split: SplitArray
+
+    @classmethod
+    def empty(cls, *, layouts: int, splits: int) -> Self:
+        """Makes the old records of a new dataset: none."""
+        return cls(
+            counts=np.zeros((layouts, splits), np.int64),
+            groups=np.zeros(0, np.uint64),
+            group_split=np.zeros(0, np.int16),
+        )
+
+
 def make_plan(
     bucket_counts: Sequence[BucketCounts],
     *,
     layouts: int,
     fractions: Mapping[str, float],
+    old: OldRecords | None = None,
     shards: Mapping[str, int] | None = None,
     shard_bytes: int = 128 << 20,
     shards_multiple_of: int = 1,
@@ -146,7 +171,9 @@ def make_plan(
     Args:
       bucket_counts: those of all buckets, in any order.
       layouts: number of layouts.
-      fractions: share of each split, adding up to 1.
+      fractions: share of each split, adding up to 1. They are shares of the whole dataset, with
+        the old records.
+      old: the records before; None for none.
       shards: shards of each split, if given.
       shard_bytes: else, size that no shard should exceed by much.
       shards_multiple_of: the number of shards is rounded up to a multiple of this.
@@ -157,6 +184,7 @@ def make_plan(
     bucket_counts = sorted(bucket_counts, key=lambda bucket: bucket.number)
     names = tuple(fractions)
     share = np.array(list(fractions.values()))
+    old = old or OldRecords.empty(layouts=layouts, splits=len(names))
     totals = np.zeros(layouts, np.int64)
     for bucket in bucket_counts:
         # Not `totals[layout] += count`, which adds once for an index that repeats: a bucket has
@@ -164,7 +192,7 @@ def make_plan(
         np.add.at(totals, bucket.layout, bucket.count)
     # Groups first, as each goes to one split as a whole. What they leave of the shares is filled up
     # with free receipts: those without a group, or alone in theirs.
-    groups, group_split = _split_groups(bucket_counts, totals, share)
+    groups, group_split = _split_groups(bucket_counts, totals, share, old)
     group_splits = [_lookup(bucket, groups, group_split) for bucket in bucket_counts]
     taken = np.zeros((layouts, len(names)), np.int64)
     for bucket, group_split_of_bucket in zip(bucket_counts, group_splits, strict=True):
@@ -172,7 +200,10 @@ def make_plan(
         fixed = split >= 0
         np.add.at(taken, (bucket.layout[fixed], split[fixed]), bucket.count[fixed])
     quota = splits.quotas(
-        totals - taken.sum(axis=1), taken, fractions=share, home=splits.home_split(list(names))
+        totals - taken.sum(axis=1),
+        taken + old.counts,
+        fractions=share,
+        home=splits.home_split(list(names)),
     )
     plan = Plan(
         split_names=names,
@@ -192,9 +223,15 @@ def make_plan(
 
 
 def _split_groups(
-    bucket_counts: Sequence[BucketCounts], totals: IntArray, share: npt.NDArray[np.float64]
+    bucket_counts: Sequence[BucketCounts],
+    totals: IntArray,
+    share: npt.NDArray[np.float64],
+    old: OldRecords,
 ) -> tuple[npt.NDArray[np.uint64], SplitArray]:
-    """The groups of two receipts or more, ascending, and the split of each."""
+    """The groups whose split is fixed, ascending, and the split of each.
+
+    Those are the groups of old records, and new ones of two receipts or more.
+    """
     # Groups are ascending, so receipts without one (0) come first in each bucket.
     starts = [np.searchsorted(bucket.group, np.uint64(1)) for bucket in bucket_counts]
     grouped = list(zip(bucket_counts, starts, strict=True))
@@ -210,9 +247,24 @@ def _split_groups(
     group_starts = np.flatnonzero(first)
     sizes = np.add.reduceat(count, group_starts, dtype=np.int32) if len(group) else count
     several = np.repeat(sizes > 1, np.diff(group_starts, append=len(group)))
-    return splits.assign_groups(
-        group[several], layout[several], count[several], totals=totals, fractions=share
+    known = np.isin(group, old.groups)
+    # What comes to old groups is taken, like the old records, before a split is chosen for any
+    # other group.
+    taken = old.counts.copy()
+    split = old.group_split[np.searchsorted(old.groups, group[known])]
+    np.add.at(taken, (layout[known], split), count[known])
+    new = several & ~known
+    groups, group_split = splits.assign_groups(
+        group[new],
+        layout[new],
+        count[new],
+        totals=totals + old.counts.sum(axis=1),
+        taken=taken,
+        fractions=share,
     )
+    groups = np.concatenate([old.groups, groups])
+    order = np.argsort(groups)
+    return groups[order], np.concatenate([old.group_split, group_split])[order]
 
 
 def _lookup(

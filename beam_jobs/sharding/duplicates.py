@@ -8,14 +8,19 @@ import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
 
+from beam_jobs.prepare.known import OldPixels
 from beam_jobs.prepare.prepared_chunk import PreparedChunk
 
+OLD = -1
 _PARTITION_ROWS = 1 << 19  # of pixels, compared by one worker
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pixels:
-    """Hashes by which duplicates are found, of some records of one bucket; as in PreparedChunk."""
+    """Hashes by which duplicates are found, of some records of one bucket; as in PreparedChunk.
+
+    Those of the dataset that is appended to have the bucket `OLD`.
+    """
 
     bucket: int
     pixels: npt.NDArray[np.uint64]
@@ -32,6 +37,18 @@ class Pixels:
             key=np.concatenate([chunk.references.key for chunk in chunks]),
             labels_hash=np.concatenate([chunk.labels_hash for chunk in chunks]),
             ids=tuple(id_ for chunk in chunks for id_ in chunk.ids),
+        )
+
+    @classmethod
+    def of_old(cls, old: OldPixels) -> Self:
+        """Pixels of records of the dataset that is appended to."""
+        lookup = old.lookup
+        return cls(
+            bucket=OLD,
+            pixels=lookup.pixels,
+            key=lookup.key,
+            labels_hash=lookup.labels,
+            ids=old.ids,
         )
 
     def by_partition(self, partitions: int) -> Iterator[tuple[int, Self]]:
@@ -87,7 +104,10 @@ class FindDuplicates(beam.PTransform):
 
 
 def _duplicates(parts: Iterable[Pixels]) -> Iterator[Duplicate]:
-    """Yields all records but the first, in the order of keys, of those with equal pixels."""
+    """Yields all new records but the first, in the order of keys, of those with equal pixels.
+
+    An old record comes before any new one.
+    """
     parts = list(parts)
     bucket = np.repeat([part.bucket for part in parts], [len(part.ids) for part in parts])
     pixels = np.concatenate([part.pixels for part in parts])
@@ -96,12 +116,14 @@ def _duplicates(parts: Iterable[Pixels]) -> Iterator[Duplicate]:
     ids = [id_ for part in parts for id_ in part.ids]
     # Records in the order of pixels, then of keys: of the pixels A A B A B they come as A A A B B,
     # `repeats` is 0 1 1 0 1, and `firsts`, the position of the first with these pixels, 0 0 0 3 3.
-    order = np.lexsort((key[:, 1], key[:, 0], pixels[:, 1], pixels[:, 0]))
+    order = np.lexsort((key[:, 1], key[:, 0], bucket != OLD, pixels[:, 1], pixels[:, 0]))
     repeats = np.zeros(len(order), bool)
     repeats[1:] = (pixels[order[1:]] == pixels[order[:-1]]).all(axis=1)
     firsts = np.maximum.accumulate(np.where(repeats, 0, np.arange(len(order))))
     for position in np.flatnonzero(repeats).tolist():
         row, first = order[position], order[firsts[position]]
+        if bucket[row] == OLD:
+            continue
         yield Duplicate(
             bucket=int(bucket[row]),
             key=key[row].tobytes(),

@@ -65,6 +65,7 @@ def assign_groups(
     count: npt.NDArray[np.int32],
     *,
     totals: IntArray,
+    taken: IntArray,
     fractions: npt.NDArray[np.float64],
 ) -> tuple[npt.NDArray[np.uint64], SplitArray]:
     """Assigns whole groups to splits, keeping every layout near its shares.
@@ -76,6 +77,7 @@ def assign_groups(
     Args:
       group, layout, count: [n], `count` receipts of a layout in a group; one row per pair.
       totals: [layouts], receipts of each layout in the whole dataset.
+      taken: [layouts, splits], receipts whose split is fixed already.
       fractions: [splits].
 
     Returns:
@@ -90,7 +92,7 @@ def assign_groups(
     # receipts to a split that is short of r raises the squared deviation by (r - c)² - r², which is
     # c · (c - 2r): with 2r at hand, `_choose` needs one subtraction and one product.
     fair = totals[:, None] * fractions[None, :]
-    room = (2 * fair).T.tolist()
+    room = (2 * (fair - taken)).T.tolist()
     weight = (1 / np.maximum(fair, 1e-12)).T.tolist()
     chosen = np.zeros(len(starts), np.int16)
     largest_first = np.argsort(-sizes, kind="stable")

@@ -3,12 +3,13 @@
 from pathlib import Path
 
 from beam_jobs.errors import BuildError
-from beam_jobs.options import BuildOptions
+from beam_jobs.options import Base, BuildOptions
 from beam_jobs.prepare.staging import MARKER, STAGING, is_staging_file
 from beam_jobs.storage import files
 from beam_jobs.writing.publication import begun_publication, read_completed
-from schemas.file_names import COMPLETED, is_dataset_file, manifest_name
+from schemas.file_names import COMPLETED, is_dataset_file, manifest_name, shard_number
 from schemas.manifest import Manifest
+from schemas.tfds import tfds_files
 from schemas.versions import Versions, is_format_1
 
 
@@ -33,6 +34,44 @@ def read_manifest(directory: str, version: int | None = None) -> Manifest:
     return found.parse(data)
 
 
+def read_base(directory: str) -> tuple[Base, Manifest]:
+    """Reads what a build must know of the dataset that it appends to, and its newest manifest.
+
+    Raises:
+      BuildError: there is no dataset, or its files are damaged.
+    """
+    completed = read_completed(directory)
+    if completed is None:
+        raise BuildError(
+            f"{directory} holds no finished dataset to append to: check --output, or build it "
+            "without --append"
+        )
+    try:
+        newest = Versions.from_bytes(completed.encode()).newest
+        manifest = read_manifest(directory, newest.number)
+    except (OSError, ValueError) as error:
+        raise BuildError(f"{directory} can't be appended to: {error}") from error
+    first_shards = {
+        name: max((shard_number(shard.name) for shard in split.shards), default=-1) + 1
+        for name, split in manifest.splits.items()
+    }
+    base = Base(
+        directory=directory,
+        version=newest.number,
+        completed=completed,
+        first_shards=first_shards,
+    )
+    return base, manifest
+
+
+def write_tfds_files(directory: str) -> None:
+    """Writes what TensorFlow Datasets reads of the newest version, unless it is there."""
+    for name, data in tfds_files(read_manifest(directory)).items():
+        path = files.join(directory, name)
+        if not files.exists(path) or files.read(path) != data:
+            files.write(path, data)
+
+
 def is_published(options: BuildOptions) -> bool:
     """Returns whether a killed build had finished this same request, all but its clean-up.
 
@@ -52,10 +91,17 @@ def is_published(options: BuildOptions) -> bool:
 
 def check_finished(options: BuildOptions) -> None:
     """Raises BuildError if the output is a finished dataset that must not be replaced."""
+    if options.base is not None:
+        if read_completed(options.base.directory) != options.base.completed:
+            raise BuildError(
+                f"another build has changed {options.base.directory} since this one began: run the "
+                "same command again"
+            )
+        return
     if files.exists(files.join(options.output, COMPLETED)) and not options.overwrite:
         raise BuildError(
-            f"{options.output} holds a finished dataset: choose another --output, or replace it "
-            "with --overwrite"
+            f"{options.output} holds a finished dataset: add to it with --append, replace it with "
+            "--overwrite, or choose another --output"
         )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from beam_jobs.errors import BuildError
+from beam_jobs.options import Base
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.storage import files
 from schemas.file_names import COMPLETED, is_dataset_file
@@ -29,8 +30,9 @@ class Publication:
         names: Sequence[str],
         sizes: Mapping[str, int],
         staging: Staging,
+        base: Base | None = None,
     ) -> None:
-        """Replaces the dataset in the output directory.
+        """Replaces the dataset in the output directory, or adds a version to it.
 
         A kill may come at any point. What it leaves, and what the next run of the command does:
 
@@ -45,6 +47,10 @@ class Publication:
         7. COMPLETED is moved. Killed after: the new dataset, with a staging directory that the
            next run deletes (`output.is_published`).
 
+        A version that is added leaves COMPLETED and the files of the older versions alone: there is
+        no 3, 4 deletes what a killed build has left of the same version, and 7 replaces COMPLETED.
+        So a kill leaves the older versions whole at any point.
+
         A runner may try a publication again, or do it twice at once. Its note is there then, so
         files that are not staged any more were moved by the other attempt.
 
@@ -58,9 +64,10 @@ class Publication:
           names: all files of the dataset but COMPLETED, the manifest first.
           sizes: name to bytes of those files whose size is known.
           staging: the staging directory, with the finished files of this launch.
+          base: the dataset to which a version is added; None to replace it.
 
         Raises:
-          BuildError: another build publishes at the same time.
+          BuildError: another build publishes at the same time, or has added a version meanwhile.
           ValueError: a file is missing, or has another size.
         """
         staged, output = staging.finished(self.launch), staging.output
@@ -79,13 +86,20 @@ class Publication:
         # 2. Notes the dataset.
         completed = files.join(output, COMPLETED)
         files.write(staging.publishing, json.dumps(asdict(self)).encode())
-        # 3. and 4. From here on there is no dataset for readers.
-        # COMPLETED goes before any other file, so that no reader finds it beside files of two
-        # datasets.
-        _delete([completed])
+        # 3. and 4. From here on there is no dataset for readers, or the older versions.
+        if base is None:
+            # COMPLETED goes before any other file, so that no reader finds it beside files of two
+            # datasets.
+            _delete([completed])
+        else:
+            _check_base(output, base)
         kept = {*names, COMPLETED}
         files.delete(
-            [files.join(output, name) for name in _dataset_sizes(output) if name not in kept]
+            [
+                files.join(output, name)
+                for name in _dataset_sizes(output)
+                if name not in kept and not (base and base.has(name))
+            ]
         )
         # 5. Files that are not staged any more were moved by another attempt.
         pairs = [
@@ -97,9 +111,10 @@ class Publication:
         published = _dataset_sizes(output)
         if begun_publication(staging) != self and read_completed(output) == self.completed:
             return  # another attempt has published this, and cleaned up
-        if begun_publication(staging) != self or published.keys() - kept:
+        others = {name for name in published.keys() - kept if not (base and base.has(name))}
+        if begun_publication(staging) != self or others:
             # Both builds may have replaced files of the other, so the other must fail as well.
-            _delete([staging.publishing, completed])
+            _delete([staging.publishing, *([] if base else [completed])])
             raise BuildError(
                 f"another build publishes to {output} at the same time, so neither is finished: "
                 "run the same command again when the other has ended"
@@ -111,8 +126,19 @@ class Publication:
             if name not in published or published[name] != expected.get(name, published[name]):
                 raise ValueError(f"{name} was not moved into place: run the build again")
         # 7. From here on there is the new dataset.
+        if base is not None:
+            _check_base(output, base)
         files.write(files.join(staged, COMPLETED), self.completed.encode())
         files.move([(files.join(staged, COMPLETED), completed)])
+
+
+def _check_base(output: str, base: Base) -> None:
+    """Raises BuildError if the dataset has changed since a build began to append to it."""
+    if read_completed(output) != base.completed:
+        raise BuildError(
+            f"another build has changed {output} meanwhile, so nothing was appended: run the same "
+            "command again, it reuses the finished work"
+        )
 
 
 def begun_publication(staging: Staging) -> Publication | None:

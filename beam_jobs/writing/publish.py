@@ -9,20 +9,21 @@ from typing import Any, Self
 import numpy as np
 
 from beam_jobs.errors import TRY_AGAIN, BuildError
+from beam_jobs.options import Base
 from beam_jobs.prepare.prepared_chunk import PreparedChunk
 from beam_jobs.prepare.staging import Staging, delete_staging
 from beam_jobs.sharding.deal import IntArray, Plan
 from beam_jobs.storage import files
 from beam_jobs.storage.checksums import checksum
 from beam_jobs.writing.listings import ListedFile
+from beam_jobs.writing.output import read_manifest, write_tfds_files
 from beam_jobs.writing.publication import Publication
-from beam_jobs.writing.shards import WrittenShard
+from beam_jobs.writing.shards import Vocabularies, WrittenShard
 from schemas import __version__
 from schemas.file_names import manifest_name, schema_name, statistics_name
 from schemas.manifest import Counts, Generation, Manifest, Split
 from schemas.receipt import LAYOUT, Label, receipt_features
 from schemas.statistics import RecordSummary
-from schemas.tfds import tfds_files
 from schemas.tfdv import schema_text, statistics_bytes
 from schemas.versions import FIRST_VERSION, Versions
 
@@ -38,6 +39,7 @@ class ChunkSummary:
     number: int
     inputs: int
     quarantined: Mapping[str, int]
+    known: int
     clipped_boxes: int
     fingerprint: str
 
@@ -48,6 +50,7 @@ class ChunkSummary:
             number=chunk.number,
             inputs=chunk.inputs,
             quarantined=dict(Counter(rejected.reason for rejected in chunk.rejected)),
+            known=chunk.known,
             clipped_boxes=chunk.clipped_boxes,
             fingerprint=chunk.fingerprint,
         )
@@ -64,6 +67,7 @@ class Publisher:
       build_options: options that shaped the bytes, for the manifest.
       request: digest of all options, see `BuildOptions.request`.
       launch: identifies the launch of the build, see `BuildOptions.launch`.
+      base: the dataset to append to; None for a new one.
     """
 
     staging: Staging
@@ -72,6 +76,7 @@ class Publisher:
     build_options: Mapping[str, Any]
     request: str
     launch: str
+    base: Base | None = None
 
     def publish(
         self,
@@ -82,8 +87,8 @@ class Publisher:
         category_counts: CategoryCounts,
         duplicates: tuple[int, int],
         listings: Sequence[ListedFile],
-        vocabularies: Mapping[str, Sequence[str]],
-    ) -> Manifest:
+        vocabularies: Vocabularies,
+    ) -> None:
         """Checks the counts, writes the manifest and moves everything into place.
 
         Args:
@@ -95,7 +100,7 @@ class Publisher:
             no record has may be missing.
           duplicates: their number, and the number of those that differ in their labels.
           listings: the quarantine's and the duplicates' files, with their checksums.
-          vocabularies: category name to its values.
+          vocabularies: category name to its vocabulary.
 
         Raises:
           BuildError: records or shards were lost.
@@ -106,22 +111,35 @@ class Publisher:
             )
         _check_deal(plan, shards, category_counts)
         manifest, described = self._describe(
-            chunks, shards, category_counts, duplicates, listings, vocabularies
+            chunks,
+            shards,
+            category_counts,
+            duplicates,
+            listings,
+            {name: vocabulary.values for name, vocabulary in vocabularies.items()},
         )
+        counts = manifest.generations[-1].counts
+        if self.base and counts.known == counts.inputs:
+            delete_staging(self.staging)
+            return  # the dataset has all of it already
         text = manifest.to_json().encode()
-        own = {manifest_name(manifest.version): text, **described, **tfds_files(manifest)}
+        own = {manifest_name(manifest.version): text, **described}
         finished = self.staging.finished(self.launch)
         for name, data in own.items():
             files.write(files.join(finished, name), data)
         names = [*own, *dict(listings), *(name for one in shards for name in one.shard.files)]
         sizes = {one.shard.name: one.shard.size_bytes for one in shards}
-        versions = Versions.first(text)
+        versions = (
+            Versions.from_bytes(self.base.completed.encode()).adding(manifest.version, text)
+            if self.base
+            else Versions.first(text)
+        )
         publication = Publication(
             launch=self.launch, request=self.request, completed=versions.to_bytes().decode()
         )
-        publication.move_into_place(names, sizes, self.staging)
+        publication.move_into_place(names, sizes, self.staging, self.base)
+        write_tfds_files(self.staging.output)
         delete_staging(self.staging)
-        return manifest
 
     def _describe(
         self,
@@ -134,6 +152,11 @@ class Publisher:
     ) -> tuple[Manifest, dict[str, bytes]]:
         """Makes the manifest, and the files that describe the records: name to bytes."""
         features = receipt_features(self.labels)
+        version = FIRST_VERSION
+        older: tuple[Generation, ...] = ()
+        if self.base:
+            version = self.base.version + 1
+            older = read_manifest(self.base.directory, self.base.version).generations
         splits, statistics = {}, {}
         for split in self.split_names:
             # In a fixed order, in which the sums of floating-point numbers below come out the same.
@@ -153,11 +176,11 @@ class Publisher:
             quarantined.update(chunk.quarantined)
             fingerprint.update(bytes.fromhex(chunk.fingerprint))
         described = {
-            schema_name(FIRST_VERSION): schema_text(features, vocabularies).encode(),
-            statistics_name(FIRST_VERSION): statistics_bytes(features, statistics, vocabularies),
+            schema_name(version): schema_text(features, vocabularies).encode(),
+            statistics_name(version): statistics_bytes(features, statistics, vocabularies),
         }
         generation = Generation(
-            version=FIRST_VERSION,
+            version=version,
             splits=splits,
             counts=Counts(
                 inputs=sum(chunk.inputs for chunk in chunks),
@@ -166,6 +189,7 @@ class Publisher:
                 duplicates_with_other_labels=duplicates[1],
                 quarantined=dict(quarantined),
                 clipped_boxes=sum(chunk.clipped_boxes for chunk in chunks),
+                known=sum(chunk.known for chunk in chunks),
             ),
             build_options=self.build_options,
             source_fingerprint=fingerprint.hexdigest(),
@@ -173,11 +197,11 @@ class Publisher:
             files=dict(listings),
         )
         manifest = Manifest(
-            version=FIRST_VERSION,
+            version=version,
             features=features,
             labels=self.labels,
             vocabularies={name: tuple(values) for name, values in vocabularies.items()},
-            generations=(generation,),
+            generations=(*older, generation),
             files={name: checksum(data) for name, data in described.items()},
         )
         return manifest, described

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from beam_jobs.prepare.lookups import make_lookup, record_hashes
 from beam_jobs.prepare.preparer import staged_features
-from beam_jobs.prepare.references import position
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.storage import files
 from schemas.example import extend_example, parse_example
@@ -27,8 +26,9 @@ from schemas.receipt import (
 )
 from schemas.statistics import RecordSummary
 from schemas.tfrecord import frame, unframe
+from schemas.vocabulary import Vocabulary
 
-Vocabularies = Mapping[str, Sequence[str]]
+Vocabularies = Mapping[str, Vocabulary]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,12 +50,14 @@ class ShardWriter:
       directory: where shards and indexes go.
       labels: the labels that the user declared.
       seed: seeds the hash of the ids.
+      first_numbers: split to the number of its first shard.
     """
 
     staging: Staging
     directory: str
     labels: tuple[Label, ...]
     seed: int
+    first_numbers: Mapping[str, int]
 
     def write(
         self,
@@ -68,16 +70,16 @@ class ShardWriter:
 
         Args:
           split: the shard's split.
-          number: the shard's position in it.
+          number: the shard's position among those that are written.
           locations: ORDERED_LOCATION of each record, in no order.
-          vocabularies: category name to its values, sorted.
+          vocabularies: category name to its vocabulary.
 
         Returns:
           The shard and its index.
         """
         builder = _ShardBuilder(self.labels, vocabularies, seed=self.seed)
         ranges = self._ranges(locations)
-        name = shard_name(split, number)
+        name = shard_name(split, self.first_numbers[split] + number)
         # One record at a time: records lie scattered over the files of all chunks, and a whole
         # shard may be larger than a worker's memory.
         with files.create(files.join(self.directory, name)) as output:
@@ -142,7 +144,7 @@ class _ShardBuilder:
         values = parse_example(self._staged, payload)
         self._hashes.append(record_hashes(self._labels_features, values, seed=self._seed))
         codes = {
-            name: position(values[f"receipt/{name}"][0].decode(), self._vocabularies[name])
+            name: self._vocabularies[name].position(values[f"receipt/{name}"][0].decode())
             for name in self._categories
         }
         ids = {id_feature(name): code for name, code in codes.items()}

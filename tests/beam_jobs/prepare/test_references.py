@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("apache_beam")
 
-from beam_jobs.prepare.references import LOCATION, References, encode_values, hash_words, position
+from beam_jobs.prepare.references import LOCATION, References, encode_values, hash_words
+from schemas.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, order=True)
@@ -104,9 +105,9 @@ def test_ordered_locations_carry_the_second_word(rows: list[Plain]) -> None:
 @given(st.lists(PLAIN, min_size=1, max_size=8))
 @settings(deadline=None, max_examples=30)
 def test_recoding_keeps_the_values(rows: list[Plain]) -> None:
-    vocabulary = ["bäcker", "kiosk", "unused", "zoo"]
+    vocabulary = Vocabulary(("kiosk", "zoo", "bäcker", "unused"))
     recoded = columns(rows).recoded({"layout": vocabulary})
-    assert recoded.categories["layout"][0] == tuple(vocabulary)
+    assert recoded.categories["layout"][0] == vocabulary.values
     assert rows_of(recoded) == rows
 
 
@@ -114,20 +115,15 @@ def test_recoding_keeps_the_values(rows: list[Plain]) -> None:
 def test_recoding_needs_every_value(vocabulary: list[str]) -> None:
     row = Plain((1, 2), 0, 3, bytes(16), 0, 16, "kiosk")
     with pytest.raises(KeyError, match="kiosk"):
-        columns([row]).recoded({"layout": vocabulary})
+        columns([row]).recoded({"layout": Vocabulary(tuple(vocabulary))})
 
 
 def test_recoding_does_not_need_the_values_of_records_that_were_left_out() -> None:
     rows = [Plain((at, 2), 0, 3, bytes(16), 0, 16, name) for at, name in enumerate("abc")]
     kept = columns(rows).take(np.array([True, False, True]))
-    assert kept.codes("layout", ["a", "c"]).tolist() == [0, 1]
-    assert kept.codes("layout", ["a", "c"]).dtype == np.int32
-
-
-@pytest.mark.parametrize("value", ["a", "Z", "ä"])
-def test_position_in_a_sorted_vocabulary(value: str) -> None:
-    vocabulary = sorted(["a", "Z", "ä", "b"])
-    assert position(value, vocabulary) == vocabulary.index(value)
+    codes = kept.codes("layout", Vocabulary(("c", "a")))
+    assert codes.tolist() == [1, 0]
+    assert codes.dtype == np.int32
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,8 @@ def test_a_plan() -> None:
         "rejected": {"layout_missing": 30},
         "layouts": ["kiosk", "zoo"],
         "counts": [[810, 90], [90, 10]],
+        "old_counts": [[0, 0], [0, 0]],
+        "known": 0,
         "shards": [3, 1],
     }
     assert plan_summary(outline, {"train": 0.9, "test": 0.1}, "out") == (
@@ -118,6 +120,8 @@ def test_a_plan_needs_no_table_of_layouts_by_shards() -> None:
         "rejected": {},
         "layouts": [f"shop{number}" for number in range(layouts)],
         "counts": [[3]] * layouts,
+        "old_counts": [[0]] * layouts,
+        "known": 0,
         "shards": [shard_count],
     }
     tracemalloc.start()
@@ -157,6 +161,8 @@ def test_warnings(counts: list[list[int]], warnings: list[str]) -> None:
         "rejected": {},
         "layouts": ["a", "b", "c"][: len(counts)],
         "counts": counts,
+        "old_counts": [[0] * 2] * len(counts),
+        "known": 0,
         "shards": [1, 1],
     }
     text = plan_summary(outline, {"train": 0.9, "test": 0.1}, "out")

@@ -190,6 +190,7 @@ def test_groups_get_one_split_each_in_any_order(
             layout.astype(np.int32),
             count.astype(np.int64),
             totals=totals,
+            taken=np.zeros((len(totals), len(fractions)), np.int64),
             fractions=fractions,
         )
         results.append((groups.tolist(), chosen.tolist()))
@@ -201,7 +202,10 @@ def test_groups_get_one_split_each_in_any_order(
 
 
 def greedy(
-    pairs: dict[tuple[int, int], int], totals: list[int], fractions: np.ndarray
+    pairs: dict[tuple[int, int], int],
+    totals: list[int],
+    taken: np.ndarray,
+    fractions: np.ndarray,
 ) -> dict[int, int]:
     """The heuristic of `assign_groups` in its plainest form: group to split."""
     sizes: dict[int, int] = {}
@@ -209,6 +213,7 @@ def greedy(
         sizes[group] = sizes.get(group, 0) + count
     room = [[total * fraction for fraction in fractions.tolist()] for total in totals]
     fair = [list(row) for row in room]
+    room = (np.array(room) - taken).tolist()
     chosen = {}
     for group in sorted(sizes, key=lambda each: (-sizes[each], each)):
         rows = sorted((layout, count) for (of, layout), count in pairs.items() if of == group)
@@ -229,11 +234,13 @@ def greedy(
     ),
     st.integers(1, 40),
     FRACTIONS,
+    st.integers(0, 2**32 - 1),
 )
 @settings(deadline=None, max_examples=100)
 def test_groups_get_the_splits_of_the_plain_heuristic(
-    pairs: dict[tuple[int, int], int], at_once: int, fractions: np.ndarray
+    pairs: dict[tuple[int, int], int], at_once: int, fractions: np.ndarray, seed: int
 ) -> None:
+    taken = np.random.default_rng(seed).integers(0, 9, (5, len(fractions)))
     totals = [1 + sum(count for (_, of), count in pairs.items() if of == at) for at in range(5)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(beam_jobs.sharding.splits, "_GROUPS_AT_ONCE", at_once)
@@ -242,10 +249,11 @@ def test_groups_get_the_splits_of_the_plain_heuristic(
             np.array([layout for _, layout in pairs], np.int32),
             np.array(list(pairs.values()), np.int32),
             totals=np.array(totals),
+            taken=taken,
             fractions=fractions,
         )
     assert groups.dtype == np.uint64
-    expected = greedy(pairs, totals, fractions)
+    expected = greedy(pairs, totals, taken, fractions)
     assert dict(zip(groups.tolist(), chosen.tolist(), strict=True)) == expected
 
 
@@ -257,6 +265,7 @@ def test_equal_groups_come_near_the_shares() -> None:
         layout,
         np.full(100, 4, np.int64),
         totals=np.array([400]),
+        taken=np.zeros((1, 3), np.int64),
         fractions=np.array([0.8, 0.1, 0.1]),
     )
     assert np.bincount(chosen).tolist() == [80, 10, 10]
@@ -268,6 +277,7 @@ def test_a_group_larger_than_a_small_split_goes_to_the_large_one() -> None:
         np.zeros(1, np.int32),
         np.array([50], np.int64),
         totals=np.array([100]),
+        taken=np.zeros((1, 2), np.int64),
         fractions=np.array([0.1, 0.9]),
     )
     assert chosen.tolist() == [1]

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 pytest.importorskip("apache_beam")
 
 from beam_jobs.errors import BuildError
+from beam_jobs.options import Base
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.storage import files
 from beam_jobs.writing.publication import Publication, begun_publication
-from schemas.file_names import COMPLETED, shard_name
+from schemas.file_names import COMPLETED, manifest_name, shard_name
 from tests.support.dataset_files import EXCLUDED, MANIFEST
 from tests.support.receipts import contents
 
@@ -55,6 +57,30 @@ class Build:
             {name: len(self.dataset[name]) for name in self.dataset if name.startswith("receipts")},
             self.staging,
         )
+
+
+class Append(Build):
+    """One launch of a build that appends version 2 to the dataset "old"."""
+
+    def __init__(self, folder: Path, launch: str, *, shards: int = 2) -> None:
+        LABELS["second"] = second(shards)
+        super().__init__(folder, "second", launch)
+        self.base = Base(
+            directory=str(folder / "out"),
+            version=1,
+            completed="old is whole\n",
+            first_shards={"train": 3},
+        )
+
+    def publish(self) -> None:
+        sizes = {name: len(self.dataset[name]) for name in self.dataset if "receipts" in name}
+        self.publication.move_into_place(list(self.dataset), sizes, self.staging, self.base)
+
+
+def second(shards: int) -> dict[str, bytes]:
+    """Files that version 2 adds."""
+    names = [manifest_name(2), *(shard_name("train", 3 + each) for each in range(shards))]
+    return {name: f"{name} of the second".encode() for name in names}
 
 
 def published(folder: Path) -> Mapping[str, bytes]:
@@ -212,6 +238,42 @@ def test_a_note_that_cannot_be_read_is_as_good_as_none(tmp_path: Path, data: byt
     assert begun_publication(build.staging) is None
     build.publish()
     assert published(tmp_path) == whole("new")
+
+
+def test_a_kill_while_a_version_is_added_leaves_the_older_one(tmp_path: Path):
+    Build(tmp_path / "counted", "old", "a").publish()
+    with interrupted(-1, kill) as done:
+        Append(tmp_path / "counted", "b").publish()
+    assert len(done) == 6  # the note, three files, and COMPLETED is written and moved
+    appended = whole("old") | second(2) | {COMPLETED: b"second is whole\n"}
+    assert published(tmp_path / "counted") == appended
+    for at in range(len(done)):
+        folder = tmp_path / str(at)
+        Build(folder, "old", "a").publish()
+        # A killed attempt of another append has left more shards of the same version.
+        for name, data in second(4).items():
+            (folder / "out" / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "out" / name).write_bytes(data)
+        with interrupted(at, kill), pytest.raises(Killed):
+            Append(folder, "b").publish()
+        left = published(folder)
+        assert whole("old").items() <= left.items(), "the older version is whole at any moment"
+        Append(folder, "c").publish()
+        assert published(folder) == appended
+
+
+def test_of_two_that_append_one_wins_and_the_other_says_so(tmp_path: Path):
+    Build(tmp_path, "old", "a").publish()
+    first, later = Append(tmp_path, "b"), Append(tmp_path, "c")
+    first.publish()
+    before = published(tmp_path)
+    sentence = f"another build has changed {tmp_path / 'out'} meanwhile, so nothing was appended"
+    with pytest.raises(BuildError, match=re.escape(sentence)):
+        later.publication.move_into_place(
+            list(later.dataset), {}, later.staging, replace(later.base, completed="older\n")
+        )
+    assert published(tmp_path) == before
+    assert all((later.staged / name).exists() for name in later.dataset), "its work is kept"
 
 
 def test_a_conflict_is_named(tmp_path: Path):

@@ -16,10 +16,13 @@ from schemas.file_names import COMPLETED, shard_name
 from schemas.manifest import Shard
 from schemas.receipt import LAYOUT
 from schemas.statistics import RecordSummary
+from schemas.vocabulary import Vocabulary
 
 
 def chunk(inputs: int) -> ChunkSummary:
-    return ChunkSummary(number=0, inputs=inputs, quarantined={}, clipped_boxes=0, fingerprint="")
+    return ChunkSummary(
+        number=0, inputs=inputs, quarantined={}, known=0, clipped_boxes=0, fingerprint=""
+    )
 
 
 def shard(number: int, records: int = 2) -> WrittenShard:
@@ -71,7 +74,7 @@ def publish(
         category_counts={("train", LAYOUT): np.array(counts)},
         duplicates=(0, 0),
         listings=[],
-        vocabularies={LAYOUT: ["alpha", "beta", "gamma"]},
+        vocabularies={LAYOUT: Vocabulary(("alpha", "beta", "gamma"))},
     )
 
 

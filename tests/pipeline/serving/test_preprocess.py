@@ -70,7 +70,9 @@ BUILDS = {
 
 def built_for(info: DatasetInfo, options: ImageOptions) -> DatasetInfo:
     image = dataclasses.asdict(options)
-    manifest = dataclasses.replace(info.manifest, build_options={"image": image})
+    (generation,) = info.manifest.generations
+    generation = dataclasses.replace(generation, build_options={"image": image})
+    manifest = dataclasses.replace(info.manifest, generations=(generation,))
     return dataclasses.replace(info, manifest=manifest)
 
 
