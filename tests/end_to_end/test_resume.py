@@ -35,8 +35,11 @@ def test_resumes_beside_odd_names(bad_table: Path, build, tmp_path: Path, capsys
     assert build(bad_table, tmp_path / "out", "--max-bad-fraction=0.5", "--splits=train=1") == 0
     assert build(bad_table, tmp_path / "new", "--max-bad-fraction=0.5", "--splits=train=1") == 0
     assert contents(tmp_path / "out") == contents(tmp_path / "new")
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert manifest["counts"]["quarantined"] == {"file_missing": 1, "unreadable": 1}
+    manifest = json.loads((tmp_path / "out" / "versions/00001/manifest.json").read_text())
+    assert manifest["generations"][0]["counts"]["quarantined"] == {
+        "file_missing": 1,
+        "unreadable": 1,
+    }
 
 
 def test_dry_run_leaves_prepared_work_alone(bad_table: Path, build, tmp_path: Path):
@@ -105,8 +108,8 @@ def test_overwrite_after_a_killed_clean_up_takes_new_inputs(
     draw_receipt(tmp_path / "in" / "images" / "new.jpg", 77)
     write_table(table, [*read_table(table), row])
     assert build(table, tmp_path / "out", "--overwrite") == 0
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert manifest["counts"]["inputs"] == 7
+    manifest = json.loads((tmp_path / "out" / "versions/00001/manifest.json").read_text())
+    assert manifest["generations"][0]["counts"]["inputs"] == 7
     assert not (tmp_path / "out" / "_staging").exists()
 
 

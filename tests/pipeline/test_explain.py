@@ -22,7 +22,7 @@ def test_natural_shares(directory: Path, capsys: pytest.CaptureFixture[str]):
         "  replicas: 4, each gets 2 records a step",
         "            32 records come once",
     ]
-    size_bytes = sum(path.stat().st_size for path in directory.glob("*.tfrecord-*"))
+    size_bytes = sum(path.stat().st_size for path in directory.glob("receipts-*.tfrecord"))
     assert lines[5] == (
         f"  {size_bytes / 1e6:.1f} MB are read per epoch, {size_bytes / 2e6:.1f} MB by each worker"
     )
