@@ -8,7 +8,7 @@ from typing import Any, Literal
 from apache_beam.io.filesystems import FileSystems
 
 from beam_jobs.images.image import ImageOptions
-from beam_jobs.options import BuildOptions
+from beam_jobs.options import BuildOptions, CompactOptions
 from beam_jobs.sharding.splits import parse_fractions
 from beam_jobs.sources.decompress import compression
 from beam_jobs.sources.source import COLUMNS, INPUT_FORMATS, InputFormat, Source
@@ -69,7 +69,13 @@ _IMAGES = Options(
         "a worker died; a worker that an image holds for ten times as long is ended",
     ),
 )
+_COMPACT = Options(
+    CompactOptions,
+    shards=Flag(metavar="N", parse=str, help="shards of each split: one number, or NAME=N,…"),
+    shard_size_mb=Flag(metavar="MB", help="size of a shard where --shards is not given"),
+)
 # What shapes the stored images; the others are limits, and the frame of the inputs' boxes.
+_SHARDING = ("shards", "shard_size_mb", "shards_multiple_of")
 _SHAPING_IMAGES = ("encoding", "max_side", "quality", "raw_size", "fit", "channels")
 _BUILD = Options(
     BuildOptions,
@@ -118,13 +124,19 @@ def parser() -> CommandParser:
     group = result.add_argument_group("images")
     _IMAGES.add_to(group, "encoding", "max_side", "quality", "raw_size", "fit", "channels")
     group = result.add_argument_group("splits and shards")
-    _BUILD.add_to(group, "splits", "shards", "shard_size_mb", "shards_multiple_of", "seed")
+    _BUILD.add_to(group, "splits", *_SHARDING, "seed")
     group = result.add_argument_group("limits")
     _BUILD.add_to(group, "max_bad_fraction")
     _IMAGES.add_to(
         group, "max_pixels", "min_side", "max_input_bytes", "max_memory_bytes", "max_seconds"
     )
     group = result.add_argument_group("running")
+    _add_running(group)
+    group.add_argument("--quiet", action="store_true", help="no progress bar")
+    return result
+
+
+def _add_running(group: Any) -> None:
     group.add_argument(
         "--runner",
         default="local",
@@ -137,8 +149,6 @@ def parser() -> CommandParser:
         metavar="N",
         help="processes of the local runner (default: one per core)",
     )
-    group.add_argument("--quiet", action="store_true", help="no progress bar")
-    return result
 
 
 def _add_input(group: Any) -> None:
@@ -242,6 +252,63 @@ def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOpt
         shards=_shards(args.shards, recorded["splits"]),
         base=base,
     )
+
+
+def compact_parser() -> CommandParser:
+    """Makes the parser of `beam_jobs.compact`; all other arguments are Beam's."""
+    result = CommandParser(
+        "beam_jobs.compact",
+        "DIRECTORY",
+        "Deals the records of all generations of a dataset directory anew, as one generation of "
+        "its next version. Records keep their splits and their bytes, and no image is decoded; "
+        "the versions before stay as they are.",
+        epilog="Every other option is passed to Beam, such as those for S3.",
+    )
+    result.add_argument(
+        "directory",
+        metavar="DIRECTORY",
+        help="dataset directory, on any file system that Beam knows",
+    )
+    _COMPACT.add_to(
+        result.add_argument_group("shards"),
+        *_SHARDING,
+        default="as the dataset was built",
+    )
+    _add_running(result.add_argument_group("running"))
+    return result
+
+
+def compact_options(args: argparse.Namespace) -> CompactOptions:
+    """Makes the options of a compaction from parsed arguments.
+
+    Raises:
+      ValueError: an argument has a value that is not allowed.
+      BuildError: there is no dataset, or it can't be read.
+    """
+    directory = _absolute(args.directory)
+    base, manifest = read_base(directory)
+    recorded = manifest.generations[0].build_options
+    splits = {name: recorded["splits"][name] for name in manifest.splits}
+    # A size that is given must not yield to a number that is not.
+    shards = recorded["shards"] if args.shard_size_mb is None else None
+    if args.shards is not None:
+        shards = _shards(args.shards, splits)
+    options = CompactOptions(
+        output=directory,
+        splits=splits,
+        seed=recorded["seed"],
+        base=base,
+        image=recorded["image"],
+        labels=manifest.labels,
+        shard_size_mb=recorded["shard_size_mb"],
+        shards_multiple_of=recorded["shards_multiple_of"],
+    )
+    return _COMPACT.replace(options, args, shards=shards)
+
+
+def asks_for_shards(args: argparse.Namespace) -> bool:
+    """Returns whether arguments of `compact_parser` say how many shards there are to be."""
+    return any(getattr(args, name) is not None for name in _SHARDING)
 
 
 def _source(args: argparse.Namespace) -> Source:

@@ -22,13 +22,13 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions, TestOptions
 
 from beam_jobs import arguments
-from beam_jobs.errors import BuildError, failure_in
+from beam_jobs.errors import BuildError
 from beam_jobs.job import add_build, add_dry_run
 from beam_jobs.options import BuildOptions
-from beam_jobs.prepare.staging import Staging, delete_staging, remove_if_empty, write_marker
+from beam_jobs.prepare.staging import delete_staging, remove_if_empty, write_marker
 from beam_jobs.running import progress, report
+from beam_jobs.running.execution import run_job
 from beam_jobs.running.runner import beam_options, choose_runner, is_local_runner
-from beam_jobs.running.thread_failures import ThreadFailures
 from beam_jobs.storage import files
 from beam_jobs.writing.output import (
     check_finished,
@@ -80,34 +80,27 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
                 return 0
         except (ValueError, BuildError) as error:
             parser.error(str(error))
-        # The job: whatever ends it comes as an error of Beam's, or as a signal.
-        failures = stack.enter_context(ThreadFailures())
         started_s = time.monotonic()
-        try:
-            if args.dry_run:
-                options = stack.enter_context(_dry_run_options(options))
+        if args.dry_run:
+            options = stack.enter_context(_dry_run_options(options))
+
+        def job() -> None:
             pipeline = beam.Pipeline(runner=runner, options=pipeline_options)
             (add_dry_run if args.dry_run else add_build)(pipeline, options)
             with progress.shown(options, enabled=local and not args.quiet and not args.dry_run):
                 result = pipeline.run()
-                if staged_only:
-                    print("the job was staged, not run")
-                    return 0
-                result.wait_until_finish()
-            failures.show()
-            if args.dry_run:
-                _print_plan(options, args.output)
-                return 0
-        except (Exception, KeyboardInterrupt) as error:
-            if stop.received:
-                print(stop.sentence(local=local, resumes=not args.dry_run), file=sys.stderr)
-                return stop.exit_status
-            if (message := failure_in(error, failures.messages)) is None:
-                failures.show()
-                raise
-            _print_failure(message, None if args.dry_run else options.staging)
-            return 1
-        _print_summary(options, args.output, elapsed_s=time.monotonic() - started_s)
+                if not staged_only:
+                    result.wait_until_finish()
+
+        kept = None if args.dry_run else options.staging
+        if status := run_job(job, stop, local=local, kept=kept):
+            return status
+        if staged_only:
+            print("the job was staged, not run")
+        elif args.dry_run:
+            _print_plan(options, args.output)
+        else:
+            _print_summary(options, args.output, elapsed_s=time.monotonic() - started_s)
         return 0
 
 
@@ -132,17 +125,6 @@ def _print_summary(options: BuildOptions, output: str, *, elapsed_s: float) -> N
     print(f"  {elapsed_s:.0f} s, {inputs / elapsed_s:.1f} images/s")
 
 
-def _print_failure(message: str, staging: Staging | None) -> None:
-    """Prints what ended a job and, if it has left work in a staging directory, where."""
-    print(f"error: {message}", file=sys.stderr)
-    if staging and files.exists(staging.inputs):
-        print(
-            f"finished work is kept in {staging.directory}: the same command reuses it; "
-            "delete that folder to give it up",
-            file=sys.stderr,
-        )
-
-
 def _begin(options: BuildOptions, stack: ExitStack) -> bool:
     """Takes possession of the output directory until the stack is closed.
 
@@ -156,7 +138,9 @@ def _begin(options: BuildOptions, stack: ExitStack) -> bool:
     local = files.is_local(options.output)
     if local:
         stack.enter_context(output_lock(options.staging))
-    if is_published(options):
+    # What replaces a dataset is to be made from the inputs as they are now, which the request does
+    # not cover.
+    if not options.overwrite and is_published(options):
         write_tfds_files(options.output)
         delete_staging(options.staging)
         # The same command may append something else on another day.

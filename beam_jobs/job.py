@@ -4,7 +4,6 @@ Rows, references and image bytes go from file to file. A runner shuffles only wh
 bucket's rows as byte ranges, its references as the path of a file, a shard's records as locations.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
@@ -15,7 +14,7 @@ import numpy as np
 from apache_beam.pvalue import AsDict, AsList, AsSingleton, TaggedOutput
 
 from beam_jobs.errors import BuildError
-from beam_jobs.options import BuildOptions
+from beam_jobs.options import Base, BuildOptions
 from beam_jobs.prepare.dry_run import DryRunPreparer
 from beam_jobs.prepare.known import (
     OldPixels,
@@ -25,31 +24,23 @@ from beam_jobs.prepare.known import (
     known_by_chunk,
     write_hashes,
 )
+from beam_jobs.prepare.prepared_chunk import Rejected
 from beam_jobs.prepare.preparer import ChunkPreparer
-from beam_jobs.prepare.references import ORDERED_LOCATION, References
+from beam_jobs.prepare.references import References, stage_references
 from beam_jobs.prepare.repeated_ids import check_ids, sum_repeats
 from beam_jobs.prepare.row_file import RowFile, WriteRows, read_chunks
 from beam_jobs.prepare.staging import Staging, write_marker
-from beam_jobs.shard_plan import (
-    ShardKey,
-    Starts,
-    check_rejections,
-    count_and_example,
-    deal,
-    every_shard,
-    plan_shards,
-)
+from beam_jobs.shard_plan import LeftOut, check_rejections, count_and_example, plan_shards
 from beam_jobs.sharding.deal import Plan
 from beam_jobs.sharding.duplicates import Duplicate, FindDuplicates, Pixels
-from beam_jobs.sharding.histograms import Histogram, check_layouts
 from beam_jobs.sources.row import Row
 from beam_jobs.storage import files
 from beam_jobs.storage.files import ByteRange
+from beam_jobs.write_shards import write_shards
 from beam_jobs.writing.listings import WriteDuplicates, WriteQuarantine
 from beam_jobs.writing.output import check_finished, check_foreign, read_manifest
 from beam_jobs.writing.publish import ChunkSummary, Publisher
-from beam_jobs.writing.shards import ShardWriter, Vocabularies, WrittenShard
-from schemas.receipt import LAYOUT
+from beam_jobs.writing.shards import ShardWriter
 
 # A bucket, where its rows lie, and the lookups (as bytes) of those that the dataset has already.
 Bucket = tuple[int, Iterable[ByteRange], Iterable[bytes]]
@@ -61,7 +52,7 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     preparer = ChunkPreparer(
         staging=staging, labels=options.source.labels, image=options.image, seed=options.seed
     )
-    old = _old_shards(pipeline, options)
+    old = list_old_shards(pipeline, options.base) if options.base else None
     buckets, inputs = _read(pipeline, options, old)
     prepared = buckets | "Prepare" >> _prepare(preparer, inputs, options)
     pixels, groups = _find_pixels_and_groups(prepared, old)
@@ -69,15 +60,24 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     references = _drop_duplicates(prepared["references"], duplicates, staging)
     plan, starts, vocabularies = plan_shards(
         references,
-        prepared["rejected"],
         inputs,
-        AsSingleton(duplicates | "AllDuplicates" >> beam.combiners.Count.Globally()),
-        _count_known(prepared["summaries"]),
+        LeftOut(
+            reasons=_count_reasons(prepared["rejected"]),
+            max_bad_fraction=options.max_bad_fraction,
+            duplicates=AsSingleton(duplicates | "AllDuplicates" >> beam.combiners.Count.Globally()),
+            known=_count_known(prepared["summaries"]),
+        ),
         groups,
         options,
     )
-    dealt = _deal(references, plan, starts, vocabularies)
-    shards, category_counts = _write_shards(dealt, plan, vocabularies, options)
+    writer = ShardWriter(
+        record_files=staging,
+        directory=finished,
+        labels=options.source.labels,
+        seed=options.seed,
+        first_numbers=options.first_shards,
+    )
+    shards, category_counts = write_shards(references, plan, starts, vocabularies, writer)
     quarantine = prepared["rejected"] | "Quarantine" >> WriteQuarantine(finished, options.version)
     listed = duplicates | "ListDuplicates" >> WriteDuplicates(finished, options.version)
     _publish(
@@ -100,32 +100,29 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
 def add_dry_run(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     """Adds a dry run, which reads no image and ends with the plan file in the staging directory."""
     preparer = DryRunPreparer(labels=options.source.labels, image=options.image, seed=options.seed)
-    old = _old_shards(pipeline, options)
+    old = list_old_shards(pipeline, options.base) if options.base else None
     buckets, inputs = _read(pipeline, options, old, dry_run=True)
     prepared = buckets | "DryRun" >> _prepare(preparer, inputs, options)
     references = prepared["references"]  # (bucket, path of its References)
     _, groups = _find_pixels_and_groups(prepared, old)
-    plan, starts, vocabularies = plan_shards(
+    plan_shards(
         references,
-        prepared["rejected"],
         inputs,
-        0,
-        _count_known(prepared["summaries"]),
+        LeftOut(
+            reasons=_count_reasons(prepared["rejected"]),
+            max_bad_fraction=options.max_bad_fraction,
+            known=_count_known(prepared["summaries"]),
+        ),
         groups,
         options,
     )
-    _deal(references, plan, starts, vocabularies)
 
 
-def _old_shards(
-    pipeline: beam.Pipeline, options: BuildOptions
-) -> beam.PCollection[OldShards] | None:
-    """Lists the shards of the dataset that is appended to; None for a new dataset."""
-    if options.base is None:
-        return None
+def list_old_shards(pipeline: beam.Pipeline, base: Base) -> beam.PCollection[OldShards]:
+    """Lists the shards of the newest version of a dataset."""
     return (
         pipeline
-        | "Base" >> beam.Create([options.base])
+        | "Base" >> beam.Create([base])
         | "OldShards"
         >> beam.FlatMap(
             lambda base: OldShards.of(base.directory, read_manifest(base.directory, base.version))
@@ -197,6 +194,15 @@ def _find_pixels_and_groups(
     ).with_outputs("groups", main="pixels")
     pixels = (prepared["pixels"], found["pixels"]) | "NewAndOld" >> beam.Flatten()
     return pixels, AsList(found["groups"])
+
+
+def _count_reasons(rejected: beam.PCollection[Rejected]) -> AsDict:
+    """Counts the rejected inputs: reason to (their number, an example)."""
+    return AsDict(
+        rejected
+        | "CountReasons" >> beam.Map(lambda one: (one.reason, (1, f"{one.id}: {one.message}")))
+        | "PerReason" >> beam.CombinePerKey(count_and_example)
+    )
 
 
 def _count_known(summaries: beam.PCollection[ChunkSummary]) -> AsSingleton:
@@ -290,7 +296,7 @@ def _prepare(
         ]
         references = References.concatenate([chunk.references for chunk in chunks])
         pixels = Pixels.of(bucket, chunks)
-        yield bucket, _stage(references, staging)
+        yield bucket, stage_references(references, staging)
         yield TaggedOutput("pixels", pixels)
         if appends:
             groups = references.group[references.group > 0]
@@ -303,14 +309,6 @@ def _prepare(
     return beam.FlatMap(prepare, inputs=inputs).with_outputs(
         "pixels", "rejected", "summaries", "hashes", main="references"
     )
-
-
-def _stage(references: References, staging: Staging) -> str:
-    """Writes references to a staging file named by its contents, and returns its path."""
-    data = references.to_bytes()
-    path = staging.references(hashlib.sha256(data).hexdigest())
-    files.write(path, data)
-    return path
 
 
 def _drop_duplicates(
@@ -343,76 +341,7 @@ def _without(
     # A key is two words of 8 bytes, so 16 bytes of the joined keys.
     dropped = set(np.frombuffer(b"".join(keys), "V16").tolist())
     remaining = [key.tobytes() not in dropped for key in references.key]
-    return bucket, _stage(references.take(np.array(remaining, bool)), staging)
-
-
-def _deal(
-    references: beam.PCollection[tuple[int, str]],
-    plan: beam.PCollection[Plan],
-    starts: beam.PCollection[Starts],
-    vocabularies: AsSingleton,
-) -> beam.PCollection[tuple[ShardKey, bytes]]:
-    """Deals the records of all buckets: (shard, where its records of one bucket lie)."""
-    return references | "Deal" >> beam.FlatMap(
-        deal, plan=AsSingleton(plan), starts=AsSingleton(starts), vocabularies=vocabularies
-    )
-
-
-def _write_shards(
-    dealt: beam.PCollection[tuple[ShardKey, bytes]],
-    plan: beam.PCollection[Plan],
-    vocabularies: AsSingleton,
-    options: BuildOptions,
-) -> tuple[beam.PCollection[WrittenShard], beam.PCollection]:
-    """Writes all shards; also counts ((split, category), records of each value)."""
-    writer = ShardWriter(
-        first_numbers=options.first_shards,
-        staging=options.staging,
-        directory=options.finished_directory,
-        labels=options.source.labels,
-        seed=options.seed,
-    )
-    empty = plan | "EveryShard" >> beam.FlatMap(every_shard)  # (ShardKey, bytes)
-    written = (
-        (dealt, empty)
-        | beam.Flatten()
-        | "ByShard" >> beam.GroupByKey()  # (ShardKey, Iterable[bytes])
-        | "WriteShard"
-        >> beam.FlatMap(
-            _write_shard, writer=writer, plan=AsSingleton(plan), vocabularies=vocabularies
-        ).with_outputs("codes", main="shards")
-    )  # WrittenShard and, tagged, ((split, category), codes)
-    return written["shards"], written["codes"] | "CountValues" >> beam.CombinePerKey(Histogram())
-
-
-def _write_shard(
-    shard: tuple[ShardKey, Iterable[bytes]],
-    *,
-    writer: ShardWriter,
-    plan: Plan,
-    vocabularies: Vocabularies,
-) -> Iterator[Any]:
-    """Yields the written shard and, tagged, ((split, category), codes) of its records.
-
-    Raises:
-      BuildError: the shard does not hold the layouts that the plan gives it.
-    """
-    (split, number), parts = shard
-    written, index = writer.write(
-        plan.split_names[split],
-        number,
-        np.frombuffer(b"".join(parts), ORDERED_LOCATION),
-        vocabularies,
-    )
-    check_layouts(
-        written.shard.name,
-        index.categories[LAYOUT],
-        expected=plan.histogram(split, number),
-        layouts=vocabularies[LAYOUT].values,
-    )
-    yield written
-    for name, codes in index.categories.items():
-        yield TaggedOutput("codes", ((written.split, name), codes))
+    return bucket, stage_references(references.take(np.array(remaining, bool)), staging)
 
 
 def _publish(

@@ -1,4 +1,4 @@
-"""Options of a build: frozen, checked when made, and free of Beam's own options."""
+"""Options of the jobs: frozen, checked when made, and free of Beam's own options."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ from beam_jobs.sharding.splits import check_fractions
 from beam_jobs.sources.source import Source
 from beam_jobs.storage import files
 from schemas.file_names import shard_of_file, version_of_file
-from schemas.receipt import receipt_features
+from schemas.receipt import Label, receipt_features
 from schemas.versions import FIRST_VERSION
 
 
@@ -44,39 +44,30 @@ class Base:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildOptions:
-    """Options of a build.
+class DealOptions:
+    """Options of a job that deals records to shards.
 
     Attributes:
-      source: what to read.
       output: the dataset directory, on any file system that Beam knows.
-      image: how images are prepared.
       splits: share of each split, adding up to 1.
       shards: shards of each split; None to choose by size.
       shard_size_mb: MiB a shard should hold when `shards` is None.
       shards_multiple_of: round the number of shards up to a multiple, such as the worker count.
-      max_bad_fraction: fail, and publish nothing, if more of the inputs are rejected.
-      overwrite: replace a finished dataset at `output`, once the new one is complete.
       seed: seeds the order of records and their choice of splits.
-      base: the dataset to append to; None to make a new one.
+      base: the dataset that gets another version; None to make a new one.
       launch: identifies this launch, so that two of them never write the same finished files.
     """
 
-    source: Source
     output: str
-    image: ImageOptions = field(default_factory=ImageOptions)
     splits: Mapping[str, float] = field(default_factory=lambda: {"train": 0.9, "validation": 0.1})
     shards: Mapping[str, int] | None = None
     shard_size_mb: int = 128
     shards_multiple_of: int = 1
-    max_bad_fraction: float = 0.05
-    overwrite: bool = False
     seed: int = 0
     base: Base | None = None
     launch: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False)
 
     def __post_init__(self) -> None:
-        receipt_features(self.source.labels)
         check_fractions(self.splits)
         _check_is_no_root(self.output)
         if special := set("*?[").intersection(self.output):
@@ -84,17 +75,9 @@ class BuildOptions:
                 f"output {self.output} holds {special.pop()!r}, which file systems take for a "
                 "pattern: choose a path without *, ? and ["
             )
-        folder = self.source.path.rstrip("/") + "/"
-        if self.output.startswith(folder):
-            raise ValueError(
-                f"output {self.output} lies in the input folder, whose files would be taken for "
-                "receipts: choose another place"
-            )
         for name in ("shard_size_mb", "shards_multiple_of"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not 0 <= self.max_bad_fraction <= 1:
-            raise ValueError(f"max_bad_fraction must be 0 to 1, got {self.max_bad_fraction}")
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must be 0 to 2**63 - 1, got {self.seed}")
         for name, count in (self.shards or {}).items():
@@ -132,7 +115,6 @@ class BuildOptions:
     def recorded(self) -> dict[str, Any]:
         """The options that shape the dataset's bytes, for its manifest."""
         return {
-            "image": asdict(self.image),
             "splits": dict(self.splits),
             "shards": dict(self.shards) if self.shards is not None else None,
             "shard_size_mb": self.shard_size_mb,
@@ -143,11 +125,61 @@ class BuildOptions:
     @property
     def request(self) -> str:
         """Digest of all options but `overwrite`, `base` and `launch`, hex SHA-256."""
-        requested = asdict(self)
         # The first and the last change nothing that is built, and a build that appends may have
         # published the version after its base.
-        del requested["overwrite"], requested["base"], requested["launch"]
+        others = ("overwrite", "base", "launch")
+        requested = {name: value for name, value in asdict(self).items() if name not in others}
         return hashlib.sha256(json.dumps(requested, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions(DealOptions):
+    """Options of a build.
+
+    Attributes:
+      source: what to read.
+      image: how images are prepared.
+      max_bad_fraction: fail, and publish nothing, if more of the inputs are rejected.
+      overwrite: replace a finished dataset at `output`, once the new one is complete.
+    """
+
+    source: Source
+    image: ImageOptions = field(default_factory=ImageOptions)
+    max_bad_fraction: float = 0.05
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        receipt_features(self.source.labels)
+        super().__post_init__()
+        folder = self.source.path.rstrip("/") + "/"
+        if self.output.startswith(folder):
+            raise ValueError(
+                f"output {self.output} lies in the input folder, whose files would be taken for "
+                "receipts: choose another place"
+            )
+        if not 0 <= self.max_bad_fraction <= 1:
+            raise ValueError(f"max_bad_fraction must be 0 to 1, got {self.max_bad_fraction}")
+
+    def recorded(self) -> dict[str, Any]:
+        """The options that shape the dataset's bytes, for its manifest."""
+        return {"image": asdict(self.image), **super().recorded()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactOptions(DealOptions):
+    """Options of a job that deals all records of a dataset anew.
+
+    Attributes:
+      image: how the build prepared its images, as the manifest has it.
+      labels: the labels that the user declared.
+    """
+
+    image: Mapping[str, Any]
+    labels: tuple[Label, ...]
+
+    def recorded(self) -> dict[str, Any]:
+        """The options that shape the dataset's bytes, for its manifest."""
+        return {"image": dict(self.image), **super().recorded()}
 
 
 def _check_is_no_root(output: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import apache_beam as beam
@@ -9,9 +10,8 @@ import numpy as np
 from apache_beam.pvalue import AsDict, AsList, AsSingleton, TaggedOutput
 
 from beam_jobs.errors import TRY_AGAIN, BuildError
-from beam_jobs.options import Base, BuildOptions
+from beam_jobs.options import Base, DealOptions
 from beam_jobs.prepare.known import OldGroups, split_of_groups
-from beam_jobs.prepare.prepared_chunk import Rejected
 from beam_jobs.prepare.references import References
 from beam_jobs.sharding.deal import BucketCounts, BucketStarts, OldRecords, Plan, assign, make_plan
 from beam_jobs.storage import files
@@ -25,25 +25,41 @@ ShardKey = tuple[int, int]  # split, number
 Starts = Mapping[int, ByteRange]  # bucket to where its BucketStarts lie
 
 
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """Inputs that are not to be written.
+
+    Attributes:
+      reasons: reason code to how many were rejected for it, and an example.
+      max_bad_fraction: the job fails if more of the inputs were rejected.
+      duplicates: number of duplicates.
+      known: number of inputs that the dataset has already.
+    """
+
+    reasons: AsDict | Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    max_bad_fraction: float = 0.0
+    duplicates: AsSingleton | int = 0
+    known: AsSingleton | int = 0
+
+
 def plan_shards(
     references: beam.PCollection[tuple[int, str]],
-    rejected: beam.PCollection[Rejected],
-    inputs: AsSingleton,
-    duplicates: AsSingleton | int,
-    known: AsSingleton,
-    groups: AsList | tuple[()],
-    options: BuildOptions,
+    inputs: AsSingleton | int,
+    left_out: LeftOut,
+    groups: AsList | Sequence[OldGroups],
+    options: DealOptions,
+    *,
+    deals_anew: bool = False,
 ) -> tuple[beam.PCollection[Plan], beam.PCollection[Starts], AsSingleton]:
     """Plans the shards.
 
     Args:
       references: (bucket, path of its References).
-      rejected: the inputs that are not among them.
       inputs: number of inputs.
-      duplicates: number of inputs that were left out as duplicates.
-      known: number of inputs that the dataset has already.
+      left_out: those that are not among the references.
       groups: the splits of groups that the dataset has already (OldGroups).
-      options: options of the build.
+      options: options of the job.
+      deals_anew: whether the references are those of the dataset's own records.
 
     Returns:
       The plan, where each bucket's starts lie, and the vocabularies by category name.
@@ -54,12 +70,6 @@ def plan_shards(
         | "Vocabularies" >> beam.CombineGlobally(_union)
         | "SortValues" >> beam.Map(_grow, base=options.base)
     )
-    reasons = AsDict(
-        rejected
-        | "CountReasons" >> beam.Map(lambda one: (one.reason, (1, f"{one.id}: {one.message}")))
-        | "PerReason" >> beam.CombinePerKey(count_and_example)
-    )
-
     bucket_counts = references | "CountBucket" >> beam.Map(
         _count_bucket, vocabularies=vocabularies
     )  # BucketCounts
@@ -73,11 +83,10 @@ def plan_shards(
             bucket_counts=AsList(bucket_counts),
             vocabularies=vocabularies,
             inputs=inputs,
-            duplicates=duplicates,
-            known=known,
             groups=groups,
-            reasons=reasons,
             options=options,
+            deals_anew=deals_anew,
+            **vars(left_out),
         ).with_outputs("starts", main="plan")
     )
     return outputs["plan"], outputs["starts"], vocabularies
@@ -89,18 +98,20 @@ def _plan(
     bucket_counts: Sequence[BucketCounts],
     vocabularies: Vocabularies,
     inputs: int,
+    groups: Sequence[OldGroups],
+    options: DealOptions,
+    deals_anew: bool,
+    reasons: Mapping[str, tuple[int, str]],
+    max_bad_fraction: float,
     duplicates: int,
     known: int,
-    groups: Sequence[OldGroups],
-    reasons: Mapping[str, tuple[int, str]],
-    options: BuildOptions,
 ) -> Iterator[Any]:
     """Yields the plan, once its file is written, and, tagged, where each bucket's starts lie.
 
     Raises:
       BuildError: too many inputs were rejected, or records were lost.
     """
-    check_rejections(inputs, reasons, options.max_bad_fraction)
+    check_rejections(inputs, reasons, max_bad_fraction)
     rejected = sum(count for count, _ in reasons.values())
     counted = sum(int(bucket.count.sum()) for bucket in bucket_counts)
     # The four numbers come from four branches of the job: a runner that loses or repeats an element
@@ -111,7 +122,7 @@ def _plan(
             f"duplicates, {known:,} are known and {rejected:,} are rejected: {TRY_AGAIN}"
         )
     layouts = vocabularies[LAYOUT].values
-    old = _old_records(options, groups, layouts=len(layouts))
+    old = _old_records(options, groups, layouts=len(layouts), deals_anew=deals_anew)
     plan, starts = make_plan(
         bucket_counts,
         layouts=len(layouts),
@@ -136,16 +147,17 @@ def _plan(
 
 
 def _old_records(
-    options: BuildOptions, groups: Sequence[OldGroups], *, layouts: int
+    options: DealOptions, groups: Sequence[OldGroups], *, layouts: int, deals_anew: bool
 ) -> OldRecords | None:
-    """What the plan must know of the dataset that is appended to; None for a new one."""
+    """What the plan must know of the dataset as it is; None for a new one."""
     if options.base is None:
         return None
     splits = read_manifest(options.base.directory, options.base.version).splits
     old = np.stack([splits[name].layout_counts for name in options.splits], axis=1)
     old_groups, group_split = split_of_groups(groups)
     return OldRecords(
-        counts=np.pad(old, ((0, layouts - len(old)), (0, 0))),  # of new layouts there are none
+        # Of new layouts there are none; and none at all where each old record is one to be dealt.
+        counts=np.pad(old, ((0, layouts - len(old)), (0, 0))) * (not deals_anew),
         groups=old_groups,
         group_split=group_split,
     )

@@ -22,11 +22,11 @@ from tqdm import tqdm
 from beam_jobs.errors import BuildError
 from beam_jobs.running.runner import beam_options
 from beam_jobs.storage import files
-from beam_jobs.verification.exclude import excluded_record, read_excluded, write_excluded
+from beam_jobs.verification.exclude import excluded_record, write_excluded
 from beam_jobs.verification.shard import Fault, ShardCheck
 from beam_jobs.verification.side_files import check_files, check_names, check_tfds_files
 from beam_jobs.verification.workers import ShardTask, check_shards
-from beam_jobs.writing.output import read_manifest, read_versions
+from beam_jobs.writing.output import read_excluded, read_manifest, read_versions
 from schemas.command_line import CommandParser, Flag, Options
 from schemas.excluded import Excluded, ExcludedRecord
 from schemas.file_names import COMPLETED, excluded_name, manifest_name

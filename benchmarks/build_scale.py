@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.prepare.chunks import bucket_count, chunk_count
+from beam_jobs.prepare.chunks import bucket_count
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.running.report import plan_summary
 from beam_jobs.sharding.deal import BucketCounts, BucketStarts, Plan, assign, make_plan
@@ -25,7 +25,7 @@ from beam_jobs.sharding.histograms import check_layouts
 from beam_jobs.verification.shard import ShardCheck, share_faults
 from beam_jobs.verification.workers import ShardTask
 from beam_jobs.verify import Totals
-from beam_jobs.writing.publish import ChunkSummary, Publisher, _check_deal
+from beam_jobs.writing.publish import Publisher, _check_deal
 from beam_jobs.writing.shards import WrittenShard
 from benchmarks.harness.timing import in_new_process
 from benchmarks.plan_scale import peak_mb
@@ -139,14 +139,9 @@ def publish(case: Case) -> dict[str, float]:
         for split, name in enumerate(made.split_names)
         for number, shard in enumerate(_shards(made, split))
     ]
-    chunks = [
-        ChunkSummary(
-            number=at, inputs=rows, quarantined={}, known=0, clipped_boxes=0, fingerprint="00" * 32
-        )
-        for at, rows in enumerate(np.diff(_cuts(case.rows, chunk_count(case.rows))).tolist())
-    ]
+    inputs = Counts(inputs=case.rows, written=case.rows, duplicates=0, quarantined={})
     counts = {(name, LAYOUT): made.counts[:, at] for at, name in enumerate(made.split_names)}
-    vocabularies = {LAYOUT: case.names()}
+    vocabularies = {LAYOUT: tuple(case.names())}
     publisher = Publisher(
         staging=Staging(""),
         labels=(),
@@ -158,7 +153,9 @@ def publish(case: Case) -> dict[str, float]:
 
     def run() -> None:
         _check_deal(made, shards, counts)
-        manifest, _ = publisher._describe(chunks, shards, counts, (0, 0), [], vocabularies)
+        manifest, _ = publisher.describe(
+            inputs, "00" * 32, shards, counts, vocabularies, listings={}
+        )
         manifest.to_json()
 
     return _measured(run)

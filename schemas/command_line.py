@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import dataclasses
 import inspect
+import itertools
 import re
 import shutil
 import textwrap
@@ -192,7 +193,12 @@ class Options(Generic[T]):
     def _helps(self, added: Sequence[str]) -> dict[str, str]:
         """Reads the docstring's text of each field; names of added fields become flags."""
         texts = {}
-        for parameter in google.parse(inspect.getdoc(self._source) or "").params:
+        # The fields that a dataclass inherits are described where they are declared.
+        sources = (
+            inspect.getmro(self._source)[::-1] if inspect.isclass(self._source) else [self._source]
+        )
+        parameters = (google.parse(inspect.getdoc(source) or "").params for source in sources)
+        for parameter in itertools.chain.from_iterable(parameters):
             text = " ".join((parameter.description or "").split()).removesuffix(".")
             # The docstring names fields as Python does; on the command line they are flags.
             for field in added:

@@ -1,5 +1,6 @@
 """References to prepared records: columns of some 60 bytes per record, never image bytes."""
 
+import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from beam_jobs.prepare.staging import Staging
+from beam_jobs.storage import files
 from schemas.example import encode_example
 from schemas.receipt import Feature
 from schemas.vocabulary import Vocabulary
@@ -140,6 +143,14 @@ class References:
         ordered["order"] = self.key[:, 1]
         ordered["location"] = self.location
         return ordered
+
+
+def stage_references(references: References, staging: Staging) -> str:
+    """Writes references to a staging file named by its contents, and returns its path."""
+    data = references.to_bytes()
+    path = staging.references(hashlib.sha256(data).hexdigest())
+    files.write(path, data)
+    return path
 
 
 def encode_values(values: Sequence[str]) -> tuple[tuple[str, ...], npt.NDArray[np.int32]]:

@@ -9,6 +9,7 @@ from beam_jobs.sharding import splits
 from beam_jobs.sharding.deal import largest_deviation
 from schemas.manifest import Manifest
 from schemas.receipt import LAYOUT
+from schemas.versions import FIRST_VERSION
 
 
 def summary(manifest: Manifest, output: str) -> str:
@@ -51,7 +52,7 @@ def summary(manifest: Manifest, output: str) -> str:
         dealt,
     )
     title = f"{output} is complete"
-    if len(manifest.generations) > 1:
+    if manifest.version > FIRST_VERSION:
         title = f"{output} has version {manifest.version}"
     return _table(title, lines) + _warnings(fractions, manifest.vocabularies[LAYOUT], layout_counts)
 

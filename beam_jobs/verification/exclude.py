@@ -1,4 +1,4 @@
-"""Reading and writing `excluded.json`: the damaged records of a dataset that are left out."""
+"""Writing `excluded.json`: the damaged records of a dataset that are left out."""
 
 from beam_jobs.errors import BuildError
 from beam_jobs.storage import files
@@ -19,19 +19,6 @@ def excluded_record(fault: Fault) -> ExcludedRecord:
     return ExcludedRecord(
         position=fault.record, id=fault.id, offset=fault.offset, fault=fault.message
     )
-
-
-def read_excluded(directory: str, manifest: Manifest) -> Excluded:
-    """Reads the records left out of a version of a dataset directory; none if no file lists any.
-
-    Raises:
-      ValueError: the file can't be trusted.
-      OSError: the file can't be read.
-    """
-    path = files.join(directory, excluded_name(manifest.version))
-    if not files.exists(path):
-        return Excluded(dataset_digest=manifest.digest)
-    return Excluded.from_json(files.read(path), manifest)
 
 
 def write_excluded(directory: str, manifest: Manifest, excluded: Excluded) -> None:

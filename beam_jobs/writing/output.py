@@ -3,11 +3,18 @@
 from pathlib import Path
 
 from beam_jobs.errors import BuildError
-from beam_jobs.options import Base, BuildOptions
+from beam_jobs.options import Base, BuildOptions, DealOptions
 from beam_jobs.prepare.staging import MARKER, STAGING, is_staging_file
 from beam_jobs.storage import files
 from beam_jobs.writing.publication import begun_publication, read_completed
-from schemas.file_names import COMPLETED, is_dataset_file, manifest_name, shard_number
+from schemas.excluded import Excluded
+from schemas.file_names import (
+    COMPLETED,
+    excluded_name,
+    is_dataset_file,
+    manifest_name,
+    shard_number,
+)
 from schemas.manifest import Manifest
 from schemas.tfds import tfds_files
 from schemas.versions import Versions, is_format_1
@@ -32,6 +39,19 @@ def read_manifest(directory: str, version: int | None = None) -> Manifest:
     data = files.read(files.join(directory, manifest_name(found.number)))
     found.check(data)
     return found.parse(data)
+
+
+def read_excluded(directory: str, manifest: Manifest) -> Excluded:
+    """Reads the records left out of a version of a dataset directory; none if no file lists any.
+
+    Raises:
+      ValueError: the file can't be trusted.
+      OSError: the file can't be read.
+    """
+    path = files.join(directory, excluded_name(manifest.version))
+    if not files.exists(path):
+        return Excluded(dataset_digest=manifest.digest)
+    return Excluded.from_json(files.read(path), manifest)
 
 
 def read_base(directory: str) -> tuple[Base, Manifest]:
@@ -72,18 +92,13 @@ def write_tfds_files(directory: str) -> None:
             files.write(path, data)
 
 
-def is_published(options: BuildOptions) -> bool:
-    """Returns whether a killed build had finished this same request, all but its clean-up.
-
-    Never for an overwriting build: the request does not cover the inputs, and a replacement is to
-    be made from the inputs as they are now.
-    """
+def is_published(options: DealOptions) -> bool:
+    """Returns whether a killed job had finished this same request, all but its clean-up."""
     # The note alone may be that of a publication which was killed before its COMPLETED, and
     # COMPLETED alone that of another request.
     begun = begun_publication(options.staging)
     return (
-        not options.overwrite
-        and begun is not None
+        begun is not None
         and begun.request == options.request
         and begun.completed == read_completed(options.output)
     )
@@ -105,7 +120,7 @@ def check_finished(options: BuildOptions) -> None:
         )
 
 
-def check_foreign(options: BuildOptions) -> None:
+def check_foreign(options: DealOptions) -> None:
     """Raises BuildError if a file in the output directory is one that no build wrote."""
     if is_format_1((read_completed(options.output) or "").encode()):
         raise BuildError(

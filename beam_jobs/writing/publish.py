@@ -2,8 +2,8 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -16,12 +16,12 @@ from beam_jobs.sharding.deal import IntArray, Plan
 from beam_jobs.storage import files
 from beam_jobs.storage.checksums import checksum
 from beam_jobs.writing.listings import ListedFile
-from beam_jobs.writing.output import read_manifest, write_tfds_files
+from beam_jobs.writing.output import read_excluded, read_manifest, write_tfds_files
 from beam_jobs.writing.publication import Publication
 from beam_jobs.writing.shards import Vocabularies, WrittenShard
 from schemas import __version__
-from schemas.file_names import manifest_name, schema_name, statistics_name
-from schemas.manifest import Counts, Generation, Manifest, Split
+from schemas.file_names import excluded_name, manifest_name, schema_name, statistics_name
+from schemas.manifest import Counts, FileChecksum, Generation, Manifest, Split
 from schemas.receipt import LAYOUT, Label, receipt_features
 from schemas.statistics import RecordSummary
 from schemas.tfdv import schema_text, statistics_bytes
@@ -78,6 +78,11 @@ class Publisher:
     launch: str
     base: Base | None = None
 
+    @property
+    def version(self) -> int:
+        """The version that is published."""
+        return self.base.version + 1 if self.base else FIRST_VERSION
+
     def publish(
         self,
         plan: Plan,
@@ -109,25 +114,84 @@ class Publisher:
             raise BuildError(
                 f"the source has {inputs} rows, but {prepared} were prepared: {TRY_AGAIN}"
             )
-        _check_deal(plan, shards, category_counts)
-        manifest, described = self._describe(
-            chunks,
-            shards,
-            category_counts,
-            duplicates,
-            listings,
-            {name: vocabulary.values for name, vocabulary in vocabularies.items()},
-        )
-        counts = manifest.generations[-1].counts
-        if self.base and counts.known == counts.inputs:
+        quarantined: Counter[str] = Counter()
+        fingerprint = hashlib.sha256()
+        # In the order of chunks, which follow from the ids: the fingerprint must not depend on the
+        # workers.
+        for chunk in sorted(chunks, key=lambda chunk: chunk.number):
+            quarantined.update(chunk.quarantined)
+            fingerprint.update(bytes.fromhex(chunk.fingerprint))
+        known = sum(chunk.known for chunk in chunks)
+        if self.base and known == inputs:
             delete_staging(self.staging)
             return  # the dataset has all of it already
+        _check_deal(plan, shards, category_counts)
+        counts = Counts(
+            inputs=inputs,
+            written=sum(one.shard.records for one in shards),
+            duplicates=duplicates[0],
+            duplicates_with_other_labels=duplicates[1],
+            quarantined=dict(quarantined),
+            clipped_boxes=sum(chunk.clipped_boxes for chunk in chunks),
+            known=known,
+        )
+        older = read_manifest(self.base.directory, self.base.version) if self.base else None
+        manifest, described = self.describe(
+            counts,
+            fingerprint.hexdigest(),
+            shards,
+            category_counts,
+            {name: vocabulary.values for name, vocabulary in vocabularies.items()},
+            listings=dict(listings),
+            older=older.generations if older else (),
+        )
+        if self.base:
+            described |= _excluded_before(self.base, manifest)
+        self._publish(manifest, described, shards, dict(listings))
+
+    def publish_compacted(
+        self,
+        plan: Plan,
+        shards: Sequence[WrittenShard],
+        category_counts: CategoryCounts,
+        vocabularies: Vocabularies,
+    ) -> None:
+        """Publishes the records of all generations, which were dealt anew, as one.
+
+        Arguments and errors are as in `publish`. The version has the inputs of all generations, so
+        it shares the listings of what was left out with the versions before it.
+        """
+        if self.base is None:
+            raise ValueError("there is no dataset to compact")
+        _check_deal(plan, shards, category_counts)
+        old = read_manifest(self.base.directory, self.base.version).generations
+        fingerprint = hashlib.sha256()
+        for generation in old:
+            fingerprint.update(bytes.fromhex(generation.source_fingerprint))
+        manifest, described = self.describe(
+            Counts.total(generation.counts for generation in old),
+            fingerprint.hexdigest(),
+            shards,
+            category_counts,
+            {name: vocabulary.values for name, vocabulary in vocabularies.items()},
+            listings={name: one for generation in old for name, one in generation.files.items()},
+        )
+        self._publish(manifest, described, shards)
+
+    def _publish(
+        self,
+        manifest: Manifest,
+        described: Mapping[str, bytes],
+        shards: Sequence[WrittenShard],
+        listings: Iterable[str] = (),
+    ) -> None:
+        """Moves a version into place; `described` are the files about its records."""
         text = manifest.to_json().encode()
         own = {manifest_name(manifest.version): text, **described}
         finished = self.staging.finished(self.launch)
         for name, data in own.items():
             files.write(files.join(finished, name), data)
-        names = [*own, *dict(listings), *(name for one in shards for name in one.shard.files)]
+        names = [*own, *listings, *(name for one in shards for name in one.shard.files)]
         sizes = {one.shard.name: one.shard.size_bytes for one in shards}
         versions = (
             Versions.from_bytes(self.base.completed.encode()).adding(manifest.version, text)
@@ -141,70 +205,73 @@ class Publisher:
         write_tfds_files(self.staging.output)
         delete_staging(self.staging)
 
-    def _describe(
+    def describe(
         self,
-        chunks: Sequence[ChunkSummary],
+        counts: Counts,
+        source_fingerprint: str,
         shards: Sequence[WrittenShard],
         category_counts: CategoryCounts,
-        duplicates: tuple[int, int],
-        listings: Sequence[ListedFile],
-        vocabularies: Mapping[str, Sequence[str]],
+        vocabularies: Mapping[str, tuple[str, ...]],
+        *,
+        listings: Mapping[str, FileChecksum],
+        older: tuple[Generation, ...] = (),
     ) -> tuple[Manifest, dict[str, bytes]]:
-        """Makes the manifest, and the files that describe the records: name to bytes."""
+        """Makes the manifest, and the files about the records: name to bytes.
+
+        Args:
+          counts: where the inputs went.
+          source_fingerprint: hex SHA-256 of the inputs.
+          shards: as in `publish`.
+          category_counts: as in `publish`.
+          vocabularies: category name to its values.
+          listings: the checksums of the quarantine's and the duplicates' files.
+          older: the generations that stay.
+        """
         features = receipt_features(self.labels)
-        version = FIRST_VERSION
-        older: tuple[Generation, ...] = ()
-        if self.base:
-            version = self.base.version + 1
-            older = read_manifest(self.base.directory, self.base.version).generations
         splits, statistics = {}, {}
         for split in self.split_names:
             # In a fixed order, in which the sums of floating-point numbers below come out the same.
             own = sorted((one for one in shards if one.split == split), key=lambda one: one.number)
-            counts = {
+            values_counts = {
                 name: tuple(_padded(category_counts[split, name], len(values)).tolist())
                 for name, values in vocabularies.items()
             }
-            splits[split] = Split(shards=tuple(one.shard for one in own), category_counts=counts)
+            splits[split] = Split(
+                shards=tuple(one.shard for one in own), category_counts=values_counts
+            )
             summary = RecordSummary.merged(one.summary for one in own)
-            statistics[split] = (summary, counts)
-        quarantined: Counter[str] = Counter()
-        fingerprint = hashlib.sha256()
-        # In the order of chunks, which follow from the ids: the fingerprint must not depend on the
-        # workers.
-        for chunk in sorted(chunks, key=lambda chunk: chunk.number):
-            quarantined.update(chunk.quarantined)
-            fingerprint.update(bytes.fromhex(chunk.fingerprint))
+            statistics[split] = (summary, values_counts)
         described = {
-            schema_name(version): schema_text(features, vocabularies).encode(),
-            statistics_name(version): statistics_bytes(features, statistics, vocabularies),
+            schema_name(self.version): schema_text(features, vocabularies).encode(),
+            statistics_name(self.version): statistics_bytes(features, statistics, vocabularies),
         }
         generation = Generation(
-            version=version,
+            version=self.version,
             splits=splits,
-            counts=Counts(
-                inputs=sum(chunk.inputs for chunk in chunks),
-                written=sum(split.records for split in splits.values()),
-                duplicates=duplicates[0],
-                duplicates_with_other_labels=duplicates[1],
-                quarantined=dict(quarantined),
-                clipped_boxes=sum(chunk.clipped_boxes for chunk in chunks),
-                known=sum(chunk.known for chunk in chunks),
-            ),
+            counts=counts,
             build_options=self.build_options,
-            source_fingerprint=fingerprint.hexdigest(),
+            source_fingerprint=source_fingerprint,
             written_by=f"tillroll {__version__}",
-            files=dict(listings),
+            files=listings,
         )
         manifest = Manifest(
-            version=version,
+            version=self.version,
             features=features,
             labels=self.labels,
-            vocabularies={name: tuple(values) for name, values in vocabularies.items()},
+            vocabularies=vocabularies,
             generations=(*older, generation),
             files={name: checksum(data) for name, data in described.items()},
         )
         return manifest, described
+
+
+def _excluded_before(base: Base, manifest: Manifest) -> dict[str, bytes]:
+    """Makes the list of the records that the version before leaves out: name to bytes."""
+    excluded = read_excluded(base.directory, read_manifest(base.directory, base.version))
+    if not excluded:
+        return {}
+    carried = replace(excluded, dataset_digest=manifest.digest)
+    return {excluded_name(manifest.version): carried.to_json().encode()}
 
 
 def _check_deal(

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
+from beam_jobs.errors import TRY_AGAIN, BuildError
 from beam_jobs.prepare.lookups import make_lookup, record_hashes
 from beam_jobs.prepare.preparer import staged_features
-from beam_jobs.prepare.staging import Staging
 from beam_jobs.storage import files
 from schemas.example import extend_example, parse_example
 from schemas.file_names import dali_index_name, index_name, lookup_name, shard_name
@@ -25,7 +25,7 @@ from schemas.receipt import (
     receipt_features,
 )
 from schemas.statistics import RecordSummary
-from schemas.tfrecord import frame, unframe
+from schemas.tfrecord import CorruptRecordError, frame, unframe
 from schemas.vocabulary import Vocabulary
 
 Vocabularies = Mapping[str, Vocabulary]
@@ -41,23 +41,32 @@ class WrittenShard:
     summary: RecordSummary
 
 
+class RecordFiles(Protocol):
+    """Files with the records that are dealt: prepared chunks (`Staging`), or shards."""
+
+    def records(self, chunk: int, digest: bytes, /) -> str:
+        """Path of the file that these fields of a LOCATION name."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ShardWriter:
-    """Writes shards into `directory`, from the records of prepared chunks.
+    """Writes shards into `directory`.
 
     Attributes:
-      staging: the staging directory with the prepared chunks.
+      record_files: where the records lie.
       directory: where shards and indexes go.
       labels: the labels that the user declared.
       seed: seeds the hash of the ids.
       first_numbers: split to the number of its first shard.
+      complete: whether the records have the ids of their categories already.
     """
 
-    staging: Staging
+    record_files: RecordFiles
     directory: str
     labels: tuple[Label, ...]
     seed: int
     first_numbers: Mapping[str, int]
+    complete: bool = False
 
     def write(
         self,
@@ -76,15 +85,23 @@ class ShardWriter:
 
         Returns:
           The shard and its index.
+
+        Raises:
+          BuildError: a record is damaged.
         """
-        builder = _ShardBuilder(self.labels, vocabularies, seed=self.seed)
+        builder = _ShardBuilder(self.labels, vocabularies, seed=self.seed, complete=self.complete)
         ranges = self._ranges(locations)
         name = shard_name(split, self.first_numbers[split] + number)
         # One record at a time: records lie scattered over the files of all chunks, and a whole
         # shard may be larger than a worker's memory.
         with files.create(files.join(self.directory, name)) as output:
-            for (_, start, _), framed in zip(ranges, files.read_ranges(ranges), strict=True):
-                output.write(builder.add(unframe(framed, start)))
+            for (path, start, _), framed in zip(ranges, files.read_ranges(ranges), strict=True):
+                try:
+                    payload = unframe(framed, start)
+                except CorruptRecordError as error:
+                    advice = "run python -m beam_jobs.verify" if self.complete else TRY_AGAIN
+                    raise BuildError(f"{path}, byte {start}: {error}; {advice}") from error
+                output.write(builder.add(payload))
         index = RecordIndex.of_rows(builder.rows, categories=categories(self.labels))
         index_bytes, dali_bytes = index.to_bytes(), dali_index(index)
         lookup_bytes = builder.lookup().to_bytes()
@@ -109,7 +126,7 @@ class ShardWriter:
         # bytes, in whatever order the locations come.
         ordered = np.sort(locations, order="order", kind="stable")["location"]
         return [
-            (self.staging.records(chunk, digest), offset, length)
+            (self.record_files.records(chunk, digest), offset, length)
             for chunk, digest, offset, length in ordered.tolist()
         ]
 
@@ -123,7 +140,9 @@ class _ShardBuilder:
       size_bytes: bytes of the records so far, frames included.
     """
 
-    def __init__(self, labels: Sequence[Label], vocabularies: Vocabularies, *, seed: int) -> None:
+    def __init__(
+        self, labels: Sequence[Label], vocabularies: Vocabularies, *, seed: int, complete: bool
+    ) -> None:
         self.rows: list[IndexRow] = []
         self.summary = RecordSummary()
         self.size_bytes = 0
@@ -133,15 +152,16 @@ class _ShardBuilder:
         self._hashes: list[tuple[int, ...]] = []
         self._vocabularies = vocabularies
         self._categories = categories(labels)
-        self._staged = staged_features(labels)
-        self._ids = [each for each in receipt_features(labels) if each not in self._staged]
+        features, staged = receipt_features(labels), staged_features(labels)
+        self._features = features if complete else staged
+        self._added = () if complete else [each for each in features if each not in staged]
 
     def add(self, payload: bytes) -> bytes:
-        """Adds a staged record, and returns the framed record to be written.
+        """Adds a record, and returns the framed record to be written.
 
-        A record gets the ids of its categories here: vocabularies are known only now.
+        A staged record gets the ids of its categories here: vocabularies are known only now.
         """
-        values = parse_example(self._staged, payload)
+        values = parse_example(self._features, payload)
         self._hashes.append(record_hashes(self._labels_features, values, seed=self._seed))
         codes = {
             name: self._vocabularies[name].position(values[f"receipt/{name}"][0].decode())
@@ -149,7 +169,8 @@ class _ShardBuilder:
         }
         ids = {id_feature(name): code for name, code in codes.items()}
         # The ids go behind the staged bytes, which need not be encoded again.
-        record = frame(extend_example(payload, self._ids, ids))
+        added = {feature.name: ids[feature.name] for feature in self._added}
+        record = frame(extend_example(payload, self._added, added))
         self.rows.append(
             IndexRow(
                 id=values["image/source_id"][0].decode(),

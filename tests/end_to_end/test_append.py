@@ -9,63 +9,11 @@ import pytest
 pytest.importorskip("apache_beam")
 
 from beam_jobs.verify import verify
+from beam_jobs.writing.output import read_excluded
 from schemas.file_names import COMPLETED, version_file
-from schemas.manifest import Manifest
 from tests.support.dataset_files import manifest_of, records_of
-from tests.support.receipts import contents, draw_receipt, read_table, write_receipts, write_table
-
-LABELS = ("--label=total:float", "--label=language:category")
-LAYOUTS = {"beta": 30, "delta": 17, "kiosk": 6, "one": 1, "aral": 9, "two": 2}
-
-
-@pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
-    """Rows of 65 receipts, most of 8 shops, with mixed layouts of which "aral" comes late."""
-    table = write_receipts(tmp_path_factory.mktemp("rows"), LAYOUTS)
-    rows = read_table(table)
-    for number, row in enumerate(rows):
-        row["image"] = str(table.parent / row["image"])
-        row["group"] = f"shop-{number % 12}" if number % 3 else ""
-    mixed = [rows[number * 23 % len(rows)] for number in range(len(rows))]
-    return sorted(mixed, key=lambda row: row["layout"] == "aral")
-
-
-def table_of(folder: Path, name: str, rows: list[dict]) -> Path:
-    folder.mkdir(exist_ok=True)
-    return write_table(folder / f"{name}.jsonl", rows)
-
-
-@pytest.fixture(scope="module")
-def grown(rows: list[dict], build, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset of three versions; its parts overlap."""
-    folder = tmp_path_factory.mktemp("grown")
-    parts = (rows[:30], rows[25:50], rows[50:])
-    for number, part in enumerate(parts):
-        table = table_of(folder, f"part-{number}", part)
-        options = ("--append",) if number else LABELS
-        assert build(table, folder / "out", "--shards=2", *options) == 0
-    return folder / "out"
-
-
-def manifest(directory: Path, version: int) -> Manifest:
-    path = directory / version_file(version, "manifest.json")
-    return Manifest.from_json(path.read_bytes())
-
-
-def truth_of(directory: Path) -> dict[str, dict]:
-    """All records by id, without what depends on the order in which layouts came."""
-    records = [
-        record
-        for split in manifest_of(directory).splits
-        for shard in records_of(directory, split)
-        for record in shard
-    ]
-    by_id = {
-        record["image/source_id"]: {k: v for k, v in record.items() if not k.endswith("_id")}
-        for record in records
-    }
-    assert len(by_id) == len(records)
-    return by_id
+from tests.support.grown import LABELS, LAYOUTS, table_of, truth_of, version_of
+from tests.support.receipts import contents, draw_receipt
 
 
 def test_the_records_are_those_of_one_build(grown: Path, rows: list[dict], build, tmp_path: Path):
@@ -86,7 +34,7 @@ def test_the_records_are_those_of_one_build(grown: Path, rows: list[dict], build
 
 
 def test_ids_of_categories_never_move(grown: Path):
-    first, second, third = (manifest(grown, version).vocabularies for version in (1, 2, 3))
+    first, second, third = (version_of(grown, version).vocabularies for version in (1, 2, 3))
     for name in first:
         assert second[name][: len(first[name])] == first[name]
         assert third[name][: len(second[name])] == second[name]
@@ -234,3 +182,19 @@ def test_any_number_of_workers_gives_the_same_bytes(grown: Path, rows: list[dict
         made.append(contents(copy))
     assert made[0] == made[1]
     assert len(made[0]) > 40
+
+
+def test_what_is_excluded_stays_excluded(grown: Path, rows: list[dict], build, tmp_path: Path):
+    copy = Path(shutil.copytree(grown, tmp_path / "copy"))
+    name = manifest_of(copy).splits["train"].shards[0].name
+    data = bytearray((copy / name).read_bytes())
+    data[len(data) // 2] ^= 1
+    (copy / name).write_bytes(data)
+    assert len(list(verify(str(copy), exclude=True, workers=1))) == 1
+    extra = {**rows[0], "id": "extra", "image": str(tmp_path / "extra.jpg")}
+    extra["boxes"] = draw_receipt(tmp_path / "extra.jpg", 9_003)
+    assert build(table_of(tmp_path, "extra", [extra]), copy, "--append") == 0
+    excluded = read_excluded(str(copy), manifest_of(copy))
+    assert excluded.shards == read_excluded(str(copy), version_of(copy, 3)).shards
+    assert excluded.shards.keys() == {name}
+    assert list(verify(str(copy), workers=1)) == []

@@ -1,0 +1,123 @@
+"""Deals all generations of a dataset anew, as one: `python -m beam_jobs.compact --help`."""
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from beam_jobs.running.import_messages import hide_import_messages
+from beam_jobs.running.stop_signals import StopSignals, leave_at_stop_signals
+
+if __name__ == "__main__":
+    hide_import_messages()
+    leave_at_stop_signals()  # until `main` heeds them: the imports below take seconds
+
+import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
+
+from beam_jobs import arguments
+from beam_jobs.compact_job import add_compact
+from beam_jobs.errors import BuildError
+from beam_jobs.options import CompactOptions
+from beam_jobs.prepare.staging import delete_staging, write_marker
+from beam_jobs.running import report
+from beam_jobs.running.execution import run_job
+from beam_jobs.running.runner import beam_options, choose_runner, is_local_runner
+from beam_jobs.storage import files
+from beam_jobs.writing.output import (
+    check_foreign,
+    is_published,
+    read_excluded,
+    read_manifest,
+    write_tfds_files,
+)
+from beam_jobs.writing.output_lock import output_lock
+from schemas.file_names import excluded_name
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command.
+
+    Returns:
+      0 if all records are in one generation, 1 if the job failed, 130 or 143 if Ctrl-C or SIGTERM
+      stopped it.
+    """
+    with StopSignals() as stop:
+        try:
+            return _run(argv, stop)
+        except KeyboardInterrupt:  # before the job or after it
+            print(stop.sentence(local=True, resumes=False), file=sys.stderr)
+            return stop.exit_status
+
+
+def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
+    parser = arguments.compact_parser()
+    args, others = parser.parse_known_args(argv)
+    local = is_local_runner(args.runner)
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL if local else logging.INFO)
+    with ExitStack() as stack:
+        try:
+            pipeline_options = beam_options(others)
+            FileSystems.set_options(pipeline_options)  # for the files that this process looks at
+            options = arguments.compact_options(args)
+            workers = len(os.sched_getaffinity(0)) if args.workers is None else args.workers
+            runner = choose_runner(args.runner, pipeline_options, workers)
+            if not _begin(options, stack, deals_anew=arguments.asks_for_shards(args)):
+                print(report.summary(read_manifest(options.output), args.directory), end="")
+                print("its records are one generation already: nothing was done")
+                return 0
+        except (ValueError, BuildError) as error:
+            parser.error(str(error))
+        started_s = time.monotonic()
+
+        def job() -> None:
+            pipeline = beam.Pipeline(runner=runner, options=pipeline_options)
+            add_compact(pipeline, options)
+            pipeline.run().wait_until_finish()
+
+        if status := run_job(job, stop, local=local):
+            return status
+        print(report.summary(read_manifest(options.output), args.directory), end="")
+        print(f"  {time.monotonic() - started_s:.0f} s")
+        return 0
+
+
+def _begin(options: CompactOptions, stack: ExitStack, *, deals_anew: bool) -> bool:
+    """Takes possession of the directory until the stack is closed.
+
+    Returns:
+      Whether there is anything to do: several generations, or `deals_anew`.
+
+    Raises:
+      BuildError: the records can't be dealt now.
+    """
+    check_foreign(options)
+    if files.is_local(options.output):
+        stack.enter_context(output_lock(options.staging))
+    if is_published(options):  # by a compaction that was killed before its clean-up
+        write_tfds_files(options.output)
+        delete_staging(options.staging)
+        return False
+    if files.exists(options.staging.inputs):
+        raise BuildError(
+            f"{options.staging.directory} holds the work of a build that has not ended: run that "
+            "build again, or delete that folder to give it up"
+        )
+    manifest = read_manifest(options.output)
+    if excluded := read_excluded(options.output, manifest):
+        raise BuildError(
+            f"{files.join(options.output, excluded_name(manifest.version))} lists damaged records "
+            f"({len(excluded):,}), whose bytes can't be dealt: restore the shards it names from a "
+            "copy, and delete that file"
+        )
+    if len(manifest.generations) == 1 and not deals_anew:
+        return False
+    if not files.is_local(options.output):
+        write_marker(options.staging)
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())
