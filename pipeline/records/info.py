@@ -5,10 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-import tensorflow as tf
-
 from pipeline.option_checks import check_integer
-from pipeline.records.file_systems import load_file_system
+from pipeline.records.files import is_remote, read_file, reason, why_missing
 from schemas.excluded import Excluded
 from schemas.file_names import COMPLETED, excluded_name, manifest_name, statistics_name
 from schemas.index import RecordIndex
@@ -103,7 +101,7 @@ class DatasetInfo:
         try:
             counts = value_counts(read_file(path))
             return counts[split][feature]
-        except tf.errors.NotFoundError as error:
+        except FileNotFoundError as error:
             raise ValueError(f"{path} is missing: build the dataset again") from error
         except ValueError as error:
             raise ValueError(f"{path} can't be read: {error}; build the dataset again") from error
@@ -166,10 +164,14 @@ def load_info(
             f"no dataset directory: pass data_dir, or set the environment variable "
             f"{DATA_DIR_VARIABLE}"
         )
-    load_file_system(directory)
-    if reason := _why_missing(directory, COMPLETED):
+    if is_remote(directory):
+        # It needs TensorFlow, which local directories do without.
+        from pipeline.records.file_systems import load_file_system
+
+        load_file_system(directory)
+    if missing := why_missing(directory, COMPLETED):
         raise FileNotFoundError(
-            f"{directory} holds no finished dataset ({reason}): check the path, or build it with "
+            f"{directory} holds no finished dataset ({missing}): check the path, or build it with "
             "python -m beam_jobs.build"
         )
     versions = _read_parsed(os.path.join(directory, COMPLETED), Versions.from_bytes)
@@ -184,7 +186,7 @@ def load_info(
 
     manifest = _read_parsed(os.path.join(directory, manifest_name(found.number)), parse)
     excluded = Excluded(dataset_digest=manifest.digest)
-    if not _why_missing(directory, excluded_name(manifest.version)):
+    if not why_missing(directory, excluded_name(manifest.version)):
         path = os.path.join(directory, excluded_name(manifest.version))
         excluded = _read_parsed(path, lambda data: Excluded.from_json(data, manifest))
     return DatasetInfo(data_dir=directory, manifest=manifest, excluded=excluded)
@@ -198,38 +200,7 @@ def _read_parsed(path: str, parse: Callable[[bytes], T]) -> T:
     """
     try:
         return parse(read_file(path))
-    except tf.errors.OpError as error:
-        raise ValueError(f"{path} can't be read: {error.message}") from error
+    except OSError as error:
+        raise ValueError(f"{path} can't be read: {reason(error)}") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-
-
-def read_file(path: str) -> bytes:
-    """Reads a whole file."""
-    with tf.io.gfile.GFile(path, "rb") as file:
-        return file.read()
-
-
-def _why_missing(directory: str, name: str) -> str:
-    """Returns the reason why a file is missing, or "" if it is there.
-
-    Raises:
-      ValueError: the file system gives another error.
-    """
-    path = os.path.join(directory, name)
-    try:
-        if path.startswith("s3://"):
-            # `exists` returns False at any error of S3, so a passing error would bring back the
-            # records that are left out.
-            with tf.io.gfile.GFile(path, "rb") as file:
-                file.read(1)
-        elif not tf.io.gfile.exists(path):
-            return f"no file {name}"
-    except tf.errors.NotFoundError:
-        return f"no file {name}"
-    except tf.errors.PermissionDeniedError:
-        # Without the right to list a bucket, S3 answers like this for missing files, too.
-        return f"access to {name} is denied"
-    except tf.errors.OpError as error:
-        raise ValueError(f"{path} can't be read: {error.message}") from error
-    return ""

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.config import InputConfig
-from pipeline.records.info import DatasetInfo, read_file
+from pipeline.records.files import is_remote, read_file
+from pipeline.records.info import DatasetInfo
 from pipeline.sampling.integer_math import Arrays
 from pipeline.sampling.plan import BatchPlan, BatchUnits, Epoch, IntArray, plan_seed
 from schemas.index import array_start, read_columns
@@ -269,4 +270,4 @@ def aligned_empty(length: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 def _open(path: str) -> BinaryIO:
     """Opens a file for random access: of a remote one, all bytes are read first."""
-    return io.BytesIO(read_file(path)) if "://" in path else Path(path).open("rb")
+    return io.BytesIO(read_file(path)) if is_remote(path) else Path(path).open("rb")
