@@ -70,11 +70,12 @@ def measure(folder: str) -> dict[str, float]:
     """Seconds of each stage and megabytes of the whole process, on one core."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     from pipeline.input.input_pipeline import InputPipeline
+    from pipeline.records.info import load_info
     from pipeline.records.table import make_plan
 
     before_mb = peak_mb()
     times = [time.perf_counter()]
-    loaded = InputPipeline.load(folder, "train", _BATCH, config=None)
+    loaded = InputPipeline.load(load_info(folder), "train", _BATCH, config=None)
     times.append(time.perf_counter())
     plan = make_plan(loaded.info, "train", loaded.config, loaded.table, batch_size=_BATCH, seed=0)
     step, row = np.indices((min(_BATCHES, plan.steps_per_epoch), _BATCH)).reshape(2, -1)

@@ -20,6 +20,7 @@ from pipeline.input.decode import decode_batches
 from pipeline.input.features import feature_spec
 from pipeline.input.index_dataset import InputShard, TensorArrays, batch_positions, training_records
 from pipeline.input.input_pipeline import InputPipeline
+from pipeline.records.info import load_info
 from pipeline.records.reader import RecordReader
 from pipeline.records.table import make_plan
 from pipeline.sampling.plan import example_seeds
@@ -190,7 +191,8 @@ def _counted(produced: tf.Variable, batch: Any) -> Any:
 
 
 def _load(run: Training, *, decoding: bool) -> InputPipeline:
-    elements = InputPipeline.load(run.data_dir, run.split, run.batch_size, run.config)
+    info = load_info(run.data_dir)
+    elements = InputPipeline.load(info, run.split, run.batch_size, run.config)
     if run.order != "dealt":
         in_sequence: Any = _InSequence(elements.table.paths, in_memory=run.order == "memory")
         elements = dataclasses.replace(elements, reader=in_sequence)
