@@ -1,8 +1,8 @@
 """The runtime: feeds a dataset directory to any `tf.distribute` strategy. Imports no Beam.
 
 The names of `__all__` are the public API, and `import tillroll` gives the same ones. The options
-are imported at once, as they need neither TensorFlow nor NumPy. Whatever needs TensorFlow is
-imported when its name is first used (PEP 562).
+are imported at once, as they need neither TensorFlow nor NumPy. All else is imported when its name
+is first used (PEP 562); `Records` and `BatchSampler` need NumPy, and no TensorFlow.
 
 No name here may be that of a module of this package: it would stand for the one or the other,
 depending on what has been imported before.
@@ -21,15 +21,19 @@ if TYPE_CHECKING:
     )
     from pipeline.distribution.host_memory import keep_host_memory
     from pipeline.distribution.strategies import make_strategy
+    from pipeline.records.batch_sampler import BatchSampler
     from pipeline.records.info import DatasetInfo, load_info
+    from pipeline.records.sequence import Records
     from pipeline.tasks.base import Task
     from pipeline.training.keras_fit import EpochCheckpoints, MultiWorkerModel
 
 # Where each name lies that is imported late. Type checkers read the block above instead.
 _MODULES = {
+    "BatchSampler": "pipeline.records.batch_sampler",
     "DatasetInfo": "pipeline.records.info",
     "EpochCheckpoints": "pipeline.training.keras_fit",
     "MultiWorkerModel": "pipeline.training.keras_fit",
+    "Records": "pipeline.records.sequence",
     "Task": "pipeline.tasks.base",
     "keep_host_memory": "pipeline.distribution.host_memory",
     "load_info": "pipeline.records.info",
@@ -41,12 +45,14 @@ _MODULES = {
 
 __all__ = [
     "Balance",
+    "BatchSampler",
     "DatasetInfo",
     "EpochCheckpoints",
     "InputConfig",
     "MultiWorkerModel",
     "RandomCrop",
     "Reading",
+    "Records",
     "Task",
     "keep_host_memory",
     "load_info",

@@ -52,6 +52,11 @@ PEERS = MappingProxyType(
             storages=("jpeg", "raw"),
             takes_workers=False,
         ),
+        "records": Peer(
+            title="tillroll Records, OpenCV",
+            packages=("tillroll", "torch", "opencv-python-headless"),
+            storages=("jpeg", "raw"),
+        ),
         "tf_data_tfrecord": Peer(
             title="tf.data, TFRecord, as in its guide",
             packages=("tensorflow",),

@@ -1,0 +1,1 @@
+"""Checks of tillroll together with libraries that its own environments lack."""

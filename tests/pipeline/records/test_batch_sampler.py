@@ -1,0 +1,155 @@
+"""The sampler: the batches of `make_dataset` as positions of records."""
+
+import itertools
+import pickle
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pipeline.config import Balance, InputConfig
+from pipeline.records.batch_sampler import BatchSampler
+from pipeline.records.sequence import Records
+from tests.support.dataset_factory import LAYOUTS, exclude, write_dataset
+
+BALANCES = [Balance(), Balance(alpha=0, repeat_cap=4)]
+STEPS = 200
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset with records that are left out, so that positions are not those of the shards."""
+    directory = write_dataset(tmp_path_factory.mktemp("sampler") / "receipts")
+    exclude(directory, {0: [0, 3], 2: [1, 2, 7]})
+    return directory
+
+
+@pytest.fixture(scope="module")
+def records(damaged: Path) -> Records:
+    return Records(damaged, "train")
+
+
+@pytest.mark.parametrize("balance", BALANCES, ids=["natural", "uniform"])
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+def test_batches_are_those_of_tensorflow(
+    damaged: Path, records: Records, world_size: int, balance: Balance
+):
+    tf = pytest.importorskip("tensorflow")
+    from pipeline.dataset import make_dataset
+
+    config = InputConfig(
+        height=16, width=16, features=("id", "image", "step"), dtype="uint8", balance=balance
+    )
+    ids = [record["image/source_id"] for record in records]
+    for rank in range(world_size):
+        dataset = make_dataset(
+            damaged,
+            global_batch_size=12,
+            config=config,
+            seed=5,
+            start_step=3,
+            input_context=tf.distribute.InputContext(world_size, rank, world_size),
+        )
+        sampler = BatchSampler(
+            records,
+            global_batch_size=12,
+            balance=balance,
+            seed=5,
+            rank=rank,
+            world_size=world_size,
+            start_step=3,
+            steps=STEPS,
+        )
+        assert sampler.steps_per_epoch == dataset.steps_per_epoch == 2
+        compared = 0
+        for step, (positions, batch) in enumerate(zip(sampler, dataset, strict=False), start=3):
+            assert {*batch["step"].numpy().tolist()} == {step}
+            assert [ids[each] for each in positions] == [
+                each.decode() for each in batch["id"].numpy().tolist()
+            ]
+            compared += len(positions)
+        assert compared == STEPS * 12 // world_size
+
+
+def test_ranks_share_the_global_batches(records: Records):
+    whole = BatchSampler(records, global_batch_size=12, seed=1, steps=40)
+    parts = [
+        BatchSampler(records, global_batch_size=12, seed=1, rank=rank, world_size=3, steps=40)
+        for rank in range(3)
+    ]
+    for batch, *own in zip(whole, *parts, strict=True):
+        assert sorted(batch) == sorted(itertools.chain(*own))
+        assert [len(each) for each in own] == [4, 4, 4]
+
+
+def test_an_epoch_holds_every_record_once(directory: Path):
+    records = Records(directory, "train")
+    sampler = BatchSampler(records, global_batch_size=8, steps=4)
+    assert sampler.steps_per_epoch == 4
+    assert sorted(itertools.chain(*sampler)) == list(range(32))
+    for batch in sampler:
+        layouts = Counter(records[each]["receipt/layout"] for each in batch)
+        assert all(abs(layouts[name] - count / 4) < 1 for name, count in LAYOUTS.items())
+
+
+def test_the_step_is_all_the_state(records: Records):
+    whole = BatchSampler(records, global_batch_size=4, seed=2)
+    first = list(itertools.islice(whole, 50))
+    resumed = BatchSampler(records, global_batch_size=4, seed=2, start_step=17)
+    assert list(itertools.islice(resumed, 33)) == first[17:]
+    assert [resumed[number] for number in (32, 0, 5)] == [first[49], first[17], first[22]]
+    assert list(itertools.islice(whole, 50)) == first  # iterating again begins again
+    assert pickle.loads(pickle.dumps(resumed))[3] == first[20]
+    other = BatchSampler(records, global_batch_size=4, seed=3)
+    assert list(itertools.islice(other, 50)) != first
+
+
+def test_plans_of_several_steps_at_once_agree(records: Records, monkeypatch: pytest.MonkeyPatch):
+    """Also where an epoch of 27 steps is no multiple of the steps that are planned at once."""
+    sampler = BatchSampler(records, global_batch_size=1, steps=100)
+    expected = list(sampler)
+    for rows in (1, 4, 26, 27):
+        monkeypatch.setattr("pipeline.records.batch_sampler._ROWS_AT_ONCE", rows)
+        sampler = BatchSampler(records, global_batch_size=1, start_step=2, steps=98)
+        assert list(sampler) == expected[2:]
+
+
+def test_how_many_batches_there_are(records: Records):
+    assert len(BatchSampler(records, global_batch_size=4, steps=7)) == 7
+    endless = BatchSampler(records, global_batch_size=4)
+    with pytest.raises(TypeError, match=r"^a BatchSampler without steps has no end: pass steps"):
+        len(endless)
+    assert len(endless[10**6]) == 4
+    for number, last in ((7, " to 6"), (-1, " to 6")):
+        sentence = f"^there is no batch {number}: batches are numbered from 0{last}$"
+        with pytest.raises(IndexError, match=sentence):
+            BatchSampler(records, global_batch_size=4, steps=7)[number]
+    with pytest.raises(IndexError, match=r"^there is no batch -1: batches are numbered from 0$"):
+        endless[-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"global_batch_size": 0}, "global_batch_size must be at least 1, got 0"),
+        (
+            {"global_batch_size": 8, "world_size": 3},
+            "global_batch_size 8 can't be divided by 3 replicas: choose a multiple of 3",
+        ),
+        ({"world_size": 2, "rank": 2}, "rank must be 0 to 1 with world_size 2, got 2"),
+        ({"rank": -1}, "rank must be at least 0, got -1"),
+        ({"start_step": -1}, "start_step must be at least 0, got -1"),
+        ({"steps": 0}, "steps must be at least 1, got 0"),
+        ({"seed": 1.5}, "seed must be an integer, such as 0, got 1.5"),
+        ({"balance": 0.5}, "balance must be of type Balance, such as Balance(alpha=0.3), got 0.5"),
+    ],
+)
+def test_arguments_that_do_not_fit(records: Records, options: dict, sentence: str):
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        BatchSampler(records, **options)
+
+
+def test_a_category_that_is_not_there(records: Records):
+    with pytest.raises(ValueError, match="'shop' is not a category of "):
+        BatchSampler(records, balance=Balance(by="shop"))
