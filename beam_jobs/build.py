@@ -78,11 +78,11 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
                 print(report.summary(read_manifest(options.output), args.output), end="")
                 print(_ALREADY_PUBLISHED)
                 return 0
+            if args.dry_run:
+                options = stack.enter_context(_dry_run_options(options))
         except (ValueError, BuildError) as error:
             parser.error(str(error))
         started_s = time.monotonic()
-        if args.dry_run:
-            options = stack.enter_context(_dry_run_options(options))
 
         def job() -> None:
             pipeline = beam.Pipeline(runner=runner, options=pipeline_options)

@@ -230,7 +230,7 @@ def test_missing_peers_are_named():
         (["--rounds=0"], "--rounds and --workers must be at least 1"),
         (["--workers", "2", "0"], "--rounds and --workers must be at least 1"),
         (["--size", "0", "9"], "height must be at least 1, got 0"),
-        ([], "No such file or directory: 'nowhere/manifest.json'"),
+        ([], "No such file or directory: 'nowhere/COMPLETED'"),
     ],
 )
 def test_nonsense(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]):
