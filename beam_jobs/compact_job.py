@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.pvalue import AsDict, AsList, AsSingleton
+from apache_beam.pvalue import AsSingleton
 
 from beam_jobs.errors import BuildError
 from beam_jobs.job import list_old_shards
@@ -84,7 +84,7 @@ def add_compact(pipeline: beam.Pipeline, options: CompactOptions) -> None:
         first_numbers=options.first_shards,
         complete=True,
     )
-    shards, category_counts = write_shards(references, plan, starts, values, writer)
+    written = write_shards(references, plan, starts, values, writer)
     publisher = Publisher(
         staging=options.staging,
         labels=options.labels,
@@ -96,8 +96,7 @@ def add_compact(pipeline: beam.Pipeline, options: CompactOptions) -> None:
     )
     _ = plan | "Publish" >> beam.Map(
         publisher.publish_compacted,
-        shards=AsList(shards),
-        category_counts=AsDict(category_counts),
+        **written.side_inputs(),
         vocabularies=values,
     )
 

@@ -77,7 +77,7 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         seed=options.seed,
         first_numbers=options.first_shards,
     )
-    shards, category_counts = write_shards(references, plan, starts, vocabularies, writer)
+    written = write_shards(references, plan, starts, vocabularies, writer)
     quarantine = prepared["rejected"] | "Quarantine" >> WriteQuarantine(finished, options.version)
     listed = duplicates | "ListDuplicates" >> WriteDuplicates(finished, options.version)
     _publish(
@@ -85,8 +85,7 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         options,
         inputs=inputs,
         chunks=AsList(prepared["summaries"]),
-        shards=AsList(shards),
-        category_counts=AsDict(category_counts),
+        **written.side_inputs(),
         duplicates=AsSingleton(
             duplicates
             | "SameLabels" >> beam.Map(lambda one: (1, int(not one.same_labels)))

@@ -1,18 +1,43 @@
 """The end of a job that deals records: from the plan to the written shards."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.pvalue import AsSingleton, TaggedOutput
+from apache_beam.pvalue import AsDict, AsList, AsSingleton, TaggedOutput
 
 from beam_jobs.prepare.references import ORDERED_LOCATION
 from beam_jobs.shard_plan import ShardKey, Starts, deal, every_shard
 from beam_jobs.sharding.deal import Plan
 from beam_jobs.sharding.histograms import Histogram, check_layouts
-from beam_jobs.writing.shards import ShardWriter, Vocabularies, WrittenShard
+from beam_jobs.writing.shards import ShardWriter, Vocabularies
 from schemas.receipt import LAYOUT
+from schemas.statistics import RecordSummary
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenShards:
+    """What `write_shards` makes.
+
+    Attributes:
+      shards: WrittenShard.
+      category_counts: ((split, category), records of each value).
+      summaries: (split, RecordSummary).
+    """
+
+    shards: beam.PCollection
+    category_counts: beam.PCollection
+    summaries: beam.PCollection
+
+    def side_inputs(self) -> dict[str, beam.pvalue.AsSideInput]:
+        """Arguments of the publisher, by name."""
+        return {
+            "shards": AsList(self.shards),
+            "category_counts": AsDict(self.category_counts),
+            "summaries": AsDict(self.summaries),
+        }
 
 
 def write_shards(
@@ -21,7 +46,7 @@ def write_shards(
     starts: beam.PCollection[Starts],
     vocabularies: AsSingleton,
     writer: ShardWriter,
-) -> tuple[beam.PCollection[WrittenShard], beam.PCollection]:
+) -> WrittenShards:
     """Deals the records of all buckets, and writes all shards.
 
     Args:
@@ -32,7 +57,7 @@ def write_shards(
       writer: writes one shard.
 
     Returns:
-      The shards, and ((split, category), records of each value).
+      The shards, with what is counted of their records.
     """
     dealt = references | "Deal" >> beam.FlatMap(
         deal, plan=AsSingleton(plan), starts=AsSingleton(starts), vocabularies=vocabularies
@@ -45,9 +70,14 @@ def write_shards(
         | "WriteShard"
         >> beam.FlatMap(
             _write_shard, writer=writer, plan=AsSingleton(plan), vocabularies=vocabularies
-        ).with_outputs("codes", main="shards")
-    )  # WrittenShard and, tagged, ((split, category), codes)
-    return written["shards"], written["codes"] | "CountValues" >> beam.CombinePerKey(Histogram())
+        ).with_outputs("codes", "summaries", main="shards")
+    )
+    return WrittenShards(
+        shards=written["shards"],
+        category_counts=written["codes"] | "CountValues" >> beam.CombinePerKey(Histogram()),
+        # Not with the shards: the bins of 40,000 of them would be gigabytes on one worker.
+        summaries=written["summaries"] | "SumUp" >> beam.CombinePerKey(RecordSummary.merged),
+    )
 
 
 def _write_shard(
@@ -57,13 +87,15 @@ def _write_shard(
     plan: Plan,
     vocabularies: Vocabularies,
 ) -> Iterator[Any]:
-    """Yields the written shard and, tagged, ((split, category), codes) of its records.
+    """Yields the written shard and, tagged, codes and statistics of its records.
+
+    They are ((split, category), codes) and (split, RecordSummary).
 
     Raises:
       BuildError: the shard does not hold the layouts that the plan gives it.
     """
     (split, number), parts = shard
-    written, index = writer.write(
+    written, index, summary = writer.write(
         plan.split_names[split],
         number,
         np.frombuffer(b"".join(parts), ORDERED_LOCATION),
@@ -76,5 +108,6 @@ def _write_shard(
         layouts=vocabularies[LAYOUT].values,
     )
     yield written
+    yield TaggedOutput("summaries", (written.split, summary))
     for name, codes in index.categories.items():
         yield TaggedOutput("codes", ((written.split, name), codes))

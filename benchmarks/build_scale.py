@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ from beam_jobs.writing.publish import Publisher, _check_deal
 from beam_jobs.writing.shards import WrittenShard
 from benchmarks.harness.timing import in_new_process
 from benchmarks.plan_scale import peak_mb
+from schemas.bins import bins_of
 from schemas.file_names import shard_name
 from schemas.manifest import Counts, Generation, Manifest, Shard, Split
 from schemas.receipt import LAYOUT, receipt_features
@@ -135,10 +137,14 @@ def publish(case: Case) -> dict[str, float]:
     """The last checks, the manifest and what describes the records."""
     made = case.plan()
     shards = [
-        WrittenShard(split=name, number=number, shard=shard, summary=_record_summary(shard.records))
+        WrittenShard(split=name, number=number, shard=shard)
         for split, name in enumerate(made.split_names)
         for number, shard in enumerate(_shards(made, split))
     ]
+    summaries = {
+        name: _record_summary(int(made.counts[:, at].sum()))
+        for at, name in enumerate(made.split_names)
+    }
     inputs = Counts(inputs=case.rows, written=case.rows, duplicates=0, quarantined={})
     counts = {(name, LAYOUT): made.counts[:, at] for at, name in enumerate(made.split_names)}
     vocabularies = {LAYOUT: tuple(case.names())}
@@ -154,7 +160,7 @@ def publish(case: Case) -> dict[str, float]:
     def run() -> None:
         _check_deal(made, shards, counts)
         manifest, _ = publisher.describe(
-            inputs, "00" * 32, shards, counts, vocabularies, listings={}
+            inputs, "00" * 32, shards, summaries, counts, vocabularies, listings={}
         )
         manifest.to_json()
 
@@ -291,7 +297,11 @@ def _record_summary(records: int) -> RecordSummary:
     return RecordSummary(
         features={
             feature.name: FeatureSummary(
-                records=records, values=records, sum=float(records), minimum=1.0, maximum=2.0
+                records=records,
+                values=records,
+                minimum=1.0,
+                maximum=1_000.0,
+                bins=Counter(bins_of(range(1, 1_001))),
             )
             for feature in receipt_features()
         }

@@ -4,6 +4,7 @@
     versions/00001/manifest.json      version 1: its records, and where they lie
     versions/00001/schema.pbtxt       its features, for TensorFlow Data Validation
     versions/00001/statistics.pb      its statistics, for TensorFlow Data Validation
+    versions/00001/summary.json       numbers of the records it added, for later versions to add to
     versions/00001/quarantine/…       inputs that version 1 rejected
     versions/00001/duplicates/…       inputs that version 1 left out as duplicates
     versions/00001/excluded.json      damaged records that its readers leave out, if there are any
@@ -27,6 +28,7 @@ QUARANTINE = "quarantine"
 DUPLICATES = "duplicates"
 _SCHEMA = "schema.pbtxt"
 _STATISTICS = "statistics.pb"
+_SUMMARY = "summary.json"
 _MANIFEST = "manifest.json"
 _EXCLUDED = "excluded.json"
 _SHARD, _INDEX, _LOOKUP, _DALI_INDEX = ".tfrecord", ".index.npz", ".lookup.npz", ".idx"
@@ -38,7 +40,7 @@ _SHARD_FILE = re.compile(_STEM + re.escape(_SHARD))
 _SHARD_FILES = re.compile(rf"{_STEM}(\.tfrecord|\.(index|lookup)\.npz|\.idx)")
 _VERSION_FILE = re.compile(
     r"versions/(?P<version>\d{5,})/("
-    r"manifest\.json|schema\.pbtxt|statistics\.pb|excluded\.json"
+    r"manifest\.json|schema\.pbtxt|statistics\.pb|summary\.json|excluded\.json"
     r"|quarantine/rejected\.(tfrecord|jsonl)-\d{5,}-of-\d{5,}"
     r"|duplicates/duplicates\.jsonl-\d{5,}-of-\d{5,})"
 )
@@ -87,6 +89,11 @@ def schema_name(version: int) -> str:
 def statistics_name(version: int) -> str:
     """Path of the statistics of a version."""
     return version_file(version, _STATISTICS)
+
+
+def summary_name(version: int) -> str:
+    """Path of the summary of the records that a version added."""
+    return version_file(version, _SUMMARY)
 
 
 def excluded_name(version: int) -> str:

@@ -1,7 +1,7 @@
 """`schema.pbtxt` and `statistics.pb`, as TensorFlow Data Validation reads them."""
 
 from collections.abc import Mapping, Sequence
-from math import sqrt
+from itertools import pairwise
 
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
@@ -22,7 +22,9 @@ _STATISTICS_TYPES = {
     "int64": statistics_pb2.FeatureNameStatistics.INT,
     "float32": statistics_pb2.FeatureNameStatistics.FLOAT,
 }
-_TOP_VALUES = 100
+# Of 100,000 values, 10 MB of statistics per split: of as many layouts, no count is left out.
+_MOST_VALUES = 100_000
+_HISTOGRAM_PARTS = 10  # of TensorFlow Data Validation, too
 
 
 def schema_text(features: Sequence[Feature], vocabularies: Mapping[str, Sequence[str]]) -> str:
@@ -79,18 +81,18 @@ def statistics_bytes(
             category = feature.name.removeprefix("receipt/")
             if feature.dtype == "string":
                 target = entry.string_stats
-                target.avg_length = seen.sum / seen.values if seen.values else 0.0
+                target.avg_length = seen.mean
                 if category in vocabularies:
                     _add_ranks(target, vocabularies[category], counts[category])
             elif feature.dtype == "bytes":
                 target = entry.bytes_stats
-                target.avg_num_bytes = seen.sum / seen.values if seen.values else 0.0
+                target.avg_num_bytes = seen.mean
                 target.min_num_bytes = seen.minimum if seen.values else 0.0
                 target.max_num_bytes = seen.maximum if seen.values else 0.0
                 target.max_num_bytes_int = int(seen.maximum) if seen.values else 0
             else:
                 target = entry.num_stats
-                _add_moments(target, seen)
+                _add_numbers(target, seen, whole=feature.dtype == "int64")
             _add_common(target.common_stats, seen)
     return statistics.SerializeToString(deterministic=True)
 
@@ -124,16 +126,27 @@ def _add_common(target: statistics_pb2.CommonStatistics, seen: FeatureSummary) -
     target.avg_num_values = seen.values / seen.records if seen.records else 0.0
 
 
-def _add_moments(target: statistics_pb2.NumericStatistics, seen: FeatureSummary) -> None:
-    if not seen.values:
+def _add_numbers(
+    target: statistics_pb2.NumericStatistics, seen: FeatureSummary, *, whole: bool
+) -> None:
+    distribution = seen.distribution(whole=whole)
+    if distribution is None:
         return
-    target.mean = seen.sum / seen.values
-    # The mean of squares less the square of the mean: of equal values, rounding may leave a
-    # difference just below 0.
-    target.std_dev = sqrt(max(seen.sum_of_squares / seen.values - target.mean**2, 0.0))
+    target.mean = seen.mean
+    target.std_dev = seen.standard_deviation
     target.num_zeros = seen.zeros
     target.min = seen.minimum
     target.max = seen.maximum
+    target.median = distribution.quantiles(2)[1]
+    equal = target.histograms.add(type=statistics_pb2.Histogram.STANDARD, num_nan=seen.not_finite)
+    for span in distribution.equal_widths(_HISTOGRAM_PARTS):
+        equal.buckets.add(low_value=span.low, high_value=span.high, sample_count=span.count)
+    deciles = target.histograms.add(
+        type=statistics_pb2.Histogram.QUANTILES, num_nan=seen.not_finite
+    )
+    for low, high in pairwise(distribution.quantiles(_HISTOGRAM_PARTS)):
+        share = distribution.total / _HISTOGRAM_PARTS
+        deciles.buckets.add(low_value=low, high_value=high, sample_count=share)
 
 
 def _add_ranks(
@@ -142,7 +155,7 @@ def _add_ranks(
     target.unique = sum(count > 0 for count in counts)
     # Values of equal counts by name: equal counts make equal bytes.
     ranked = sorted(zip(counts, values, strict=True), key=lambda pair: (-pair[0], pair[1]))
-    for rank, (count, value) in enumerate(ranked[:_TOP_VALUES]):
+    for rank, (count, value) in enumerate(ranked[:_MOST_VALUES]):
         if count:
             target.top_values.add(value=value, frequency=count)
             target.rank_histogram.buckets.add(

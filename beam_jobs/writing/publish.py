@@ -20,16 +20,24 @@ from beam_jobs.writing.output import read_excluded, read_manifest, write_tfds_fi
 from beam_jobs.writing.publication import Publication
 from beam_jobs.writing.shards import Vocabularies, WrittenShard
 from schemas import __version__
-from schemas.file_names import excluded_name, manifest_name, schema_name, statistics_name
+from schemas.file_names import (
+    excluded_name,
+    manifest_name,
+    schema_name,
+    statistics_name,
+    summary_name,
+)
 from schemas.manifest import Counts, FileChecksum, Generation, Manifest, Split
 from schemas.receipt import LAYOUT, Label, receipt_features
 from schemas.statistics import RecordSummary
+from schemas.summary_file import read_summary, summary_text
 from schemas.tfdv import schema_text, statistics_bytes
 from schemas.versions import FIRST_VERSION, Versions
 
 CategoryCounts = Mapping[
     tuple[str, str], IntArray
 ]  # (split, category) to the records of each value
+Summaries = Mapping[str, RecordSummary]  # split to the statistics of its records
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +97,7 @@ class Publisher:
         inputs: int,
         chunks: Sequence[ChunkSummary],
         shards: Sequence[WrittenShard],
+        summaries: Summaries,
         category_counts: CategoryCounts,
         duplicates: tuple[int, int],
         listings: Sequence[ListedFile],
@@ -101,6 +110,7 @@ class Publisher:
           inputs: number of rows of the source.
           chunks: a summary of each prepared chunk.
           shards: all shards of all splits; their layouts have been compared with the plan.
+          summaries: split to the statistics of its records; none of a split without records.
           category_counts: (split, category) to the records of each value; values at the end that
             no record has may be missing.
           duplicates: their number, and the number of those that differ in their labels.
@@ -140,6 +150,7 @@ class Publisher:
             counts,
             fingerprint.hexdigest(),
             shards,
+            summaries,
             category_counts,
             {name: vocabulary.values for name, vocabulary in vocabularies.items()},
             listings=dict(listings),
@@ -153,6 +164,7 @@ class Publisher:
         self,
         plan: Plan,
         shards: Sequence[WrittenShard],
+        summaries: Summaries,
         category_counts: CategoryCounts,
         vocabularies: Vocabularies,
     ) -> None:
@@ -172,9 +184,15 @@ class Publisher:
             Counts.total(generation.counts for generation in old),
             fingerprint.hexdigest(),
             shards,
+            summaries,
             category_counts,
             {name: vocabulary.values for name, vocabulary in vocabularies.items()},
-            listings={name: one for generation in old for name, one in generation.files.items()},
+            listings={
+                name: one
+                for generation in old
+                for name, one in generation.files.items()
+                if name != summary_name(generation.version)
+            },
         )
         self._publish(manifest, described, shards)
 
@@ -210,6 +228,7 @@ class Publisher:
         counts: Counts,
         source_fingerprint: str,
         shards: Sequence[WrittenShard],
+        summaries: Summaries,
         category_counts: CategoryCounts,
         vocabularies: Mapping[str, tuple[str, ...]],
         *,
@@ -222,29 +241,23 @@ class Publisher:
           counts: where the inputs went.
           source_fingerprint: hex SHA-256 of the inputs.
           shards: as in `publish`.
+          summaries: as in `publish`.
           category_counts: as in `publish`.
           vocabularies: category name to its values.
           listings: the checksums of the quarantine's and the duplicates' files.
           older: the generations that stay.
         """
         features = receipt_features(self.labels)
-        splits, statistics = {}, {}
+        splits = {}
         for split in self.split_names:
-            # In a fixed order, in which the sums of floating-point numbers below come out the same.
             own = sorted((one for one in shards if one.split == split), key=lambda one: one.number)
-            values_counts = {
+            counted = {
                 name: tuple(_padded(category_counts[split, name], len(values)).tolist())
                 for name, values in vocabularies.items()
             }
-            splits[split] = Split(
-                shards=tuple(one.shard for one in own), category_counts=values_counts
-            )
-            summary = RecordSummary.merged(one.summary for one in own)
-            statistics[split] = (summary, values_counts)
-        described = {
-            schema_name(self.version): schema_text(features, vocabularies).encode(),
-            statistics_name(self.version): statistics_bytes(features, statistics, vocabularies),
-        }
+            splits[split] = Split(shards=tuple(one.shard for one in own), category_counts=counted)
+        summaries = {split: summaries.get(split, RecordSummary()) for split in self.split_names}
+        summary = summary_text(summaries).encode()
         generation = Generation(
             version=self.version,
             splits=splits,
@@ -252,8 +265,14 @@ class Publisher:
             build_options=self.build_options,
             source_fingerprint=source_fingerprint,
             written_by=f"tillroll {__version__}",
-            files=listings,
+            files={**listings, summary_name(self.version): checksum(summary)},
         )
+        described = {
+            schema_name(self.version): schema_text(features, vocabularies).encode(),
+            statistics_name(self.version): self._statistics(
+                (*older, generation), summaries, vocabularies
+            ),
+        }
         manifest = Manifest(
             version=self.version,
             features=features,
@@ -262,7 +281,34 @@ class Publisher:
             generations=(*older, generation),
             files={name: checksum(data) for name, data in described.items()},
         )
-        return manifest, described
+        return manifest, {**described, summary_name(self.version): summary}
+
+    def _statistics(
+        self,
+        generations: Sequence[Generation],
+        newest: Summaries,
+        vocabularies: Mapping[str, tuple[str, ...]],
+    ) -> bytes:
+        """Makes the statistics of all records, from the summary of each generation."""
+        sizes = {name: len(values) for name, values in vocabularies.items()}
+        older = [self._read_summary(generation) for generation in generations[:-1]]
+        statistics = {}
+        for split in self.split_names:
+            parts = [generation.splits[split] for generation in generations]
+            counts = Split.union(parts, sizes).category_counts
+            summary = RecordSummary.merged(summaries[split] for summaries in (*older, newest))
+            statistics[split] = (summary, counts)
+        return statistics_bytes(receipt_features(self.labels), statistics, vocabularies)
+
+    def _read_summary(self, generation: Generation) -> dict[str, RecordSummary]:
+        name = summary_name(generation.version)
+        path = files.join(self.staging.output, name)
+        data = files.read(path)
+        if checksum(data) != generation.files[name]:
+            raise BuildError(
+                f"{path} has another checksum than the manifest says: restore it from a copy"
+            )
+        return read_summary(data)
 
 
 def _excluded_before(base: Base, manifest: Manifest) -> dict[str, bytes]:

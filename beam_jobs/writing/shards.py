@@ -38,7 +38,6 @@ class WrittenShard:
     split: str
     number: int
     shard: Shard
-    summary: RecordSummary
 
 
 class RecordFiles(Protocol):
@@ -74,7 +73,7 @@ class ShardWriter:
         number: int,
         locations: npt.NDArray[Any],
         vocabularies: Vocabularies,
-    ) -> tuple[WrittenShard, RecordIndex]:
+    ) -> tuple[WrittenShard, RecordIndex, RecordSummary]:
         """Writes a shard and the files beside it.
 
         Args:
@@ -84,7 +83,7 @@ class ShardWriter:
           vocabularies: category name to its vocabulary.
 
         Returns:
-          The shard and its index.
+          The shard, its index and the statistics of its records.
 
         Raises:
           BuildError: a record is damaged.
@@ -117,8 +116,8 @@ class ShardWriter:
             lookup_crc32c=google_crc32c.value(lookup_bytes),
             dali_index_crc32c=google_crc32c.value(dali_bytes),
         )
-        written = WrittenShard(split=split, number=number, shard=shard, summary=builder.summary)
-        return written, index
+        written = WrittenShard(split=split, number=number, shard=shard)
+        return written, index, builder.summary
 
     def _ranges(self, locations: npt.NDArray[Any]) -> list[tuple[str, int, int]]:
         """(path, offset, length) of each record, in the order that mixes the layouts."""

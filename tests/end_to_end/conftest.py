@@ -22,9 +22,9 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
 
 @pytest.fixture(scope="session")
 def grown(rows: list[dict], build, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset of three versions; its parts overlap."""
+    """A dataset of three versions; its parts overlap, and the last has a duplicate of the first."""
     folder = tmp_path_factory.mktemp("grown")
-    parts = (rows[:30], rows[25:50], rows[50:])
+    parts = (rows[:30], rows[25:50], [*rows[50:], {**rows[0], "id": "twin"}])
     for number, part in enumerate(parts):
         table = table_of(folder, f"part-{number}", part)
         options = ("--append",) if number else LABELS

@@ -74,6 +74,7 @@ def test_has_every_kind_of_file(small: Path):
         "versions/00001/quarantine/rejected.tfrecord-00000-of-00001",
         "versions/00001/schema.pbtxt",
         "versions/00001/statistics.pb",
+        "versions/00001/summary.json",
     ]
 
 
@@ -97,7 +98,7 @@ def test_every_flipped_bit_is_named(copy: Path, part: str):
 @pytest.mark.parametrize("harm", [b"", b"\n\n", None])
 def test_replaced_and_missing_files_are_named(copy: Path, harm: bytes | None):
     others = [name for name in contents(copy) if name not in (MANIFEST, COMPLETED)]
-    assert len(others) == 15
+    assert len(others) == 16
     for name in others:
         if harm is None:
             (copy / name).unlink()

@@ -15,6 +15,7 @@ from schemas.file_names import (
     shard_name,
     shard_number,
     statistics_name,
+    summary_name,
     version_file,
 )
 
@@ -40,6 +41,7 @@ def test_files_of_a_version() -> None:
     assert manifest_name(1) == "versions/00001/manifest.json"
     assert schema_name(12) == "versions/00012/schema.pbtxt"
     assert statistics_name(123_456) == "versions/123456/statistics.pb"
+    assert summary_name(1) == "versions/00001/summary.json"
     assert excluded_name(3) == "versions/00003/excluded.json"
 
 
@@ -52,6 +54,7 @@ def test_files_of_a_version() -> None:
         (manifest_name(1), True),
         (schema_name(2), True),
         (statistics_name(100_000), True),
+        (summary_name(1), True),
         (excluded_name(1), True),
         (shard_name("dev_2", 0), True),
         (index_name(shard_name("dev_2", 123_456)), True),

@@ -1,14 +1,18 @@
-"""Statistics of records: gathered in parts or at once, they are the same."""
+"""Statistics of records: gathered in parts or at once, in any order, they are the same."""
 
+import copy
 import math
+import random
+import statistics
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schemas.bins import bins_of
 from schemas.example import encode_example, parse_example
 from schemas.receipt import Feature
 from schemas.statistics import FeatureSummary, RecordSummary
@@ -19,11 +23,11 @@ FEATURES = (
     Feature(name="s", dtype="string", doc="a text"),
     Feature(name="b", dtype="bytes", ragged=True, doc="byte strings"),
 )
-# Small whole numbers, so that sums do not depend on their order.
+FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
 RECORD = st.fixed_dictionaries(
     {
-        "n": st.integers(-1000, 1000),
-        "xs": st.lists(st.integers(-50, 50).map(float), max_size=4),
+        "n": st.integers(-(2**63), 2**63 - 1),
+        "xs": st.lists(FLOATS, max_size=4),
         "s": st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
         "b": st.lists(st.binary(max_size=5), max_size=3),
     }
@@ -37,6 +41,12 @@ def summary_of(records: Sequence[dict[str, Any]]) -> RecordSummary:
     return summary
 
 
+def units(number: float) -> int:
+    """A number in the units of a sum, 2**-300."""
+    numerator, denominator = number.as_integer_ratio()
+    return (numerator << 300) // denominator
+
+
 @pytest.mark.parametrize(
     ("feature", "values", "expected"),
     [
@@ -48,11 +58,12 @@ def summary_of(records: Sequence[dict[str, Any]]) -> RecordSummary:
                 values=3,
                 min_values=1,
                 max_values=1,
-                sum=-2.0,
-                sum_of_squares=34.0,
+                sum=units(-2.0),
+                sum_of_squares=units(34.0),
                 minimum=-5.0,
                 maximum=3.0,
                 zeros=1,
+                bins=Counter(bins_of([3, 0, -5])),
             ),
             id="numbers",
         ),
@@ -64,11 +75,12 @@ def summary_of(records: Sequence[dict[str, Any]]) -> RecordSummary:
                 values=3,
                 min_values=0,
                 max_values=2,
-                sum=3.5,
-                sum_of_squares=6.25,
+                sum=units(3.5),
+                sum_of_squares=units(6.25),
                 minimum=0.0,
                 maximum=2.0,
                 zeros=1,
+                bins=Counter(bins_of([1.5, 0.0, 2.0])),
             ),
             id="ragged_numbers",
         ),
@@ -80,8 +92,8 @@ def summary_of(records: Sequence[dict[str, Any]]) -> RecordSummary:
                 values=3,
                 min_values=1,
                 max_values=1,
-                sum=5.0,
-                sum_of_squares=13.0,
+                sum=units(5.0),
+                sum_of_squares=units(13.0),
                 minimum=0.0,
                 maximum=3.0,
                 zeros=1,
@@ -96,8 +108,8 @@ def summary_of(records: Sequence[dict[str, Any]]) -> RecordSummary:
                 values=3,
                 min_values=1,
                 max_values=2,
-                sum=4.0,
-                sum_of_squares=10.0,
+                sum=units(4.0),
+                sum_of_squares=units(10.0),
                 minimum=0.0,
                 maximum=3.0,
                 zeros=1,
@@ -120,21 +132,69 @@ def test_of_one_feature(feature: str, values: list[Any], expected: FeatureSummar
     assert summary.features == {feature: expected}
 
 
-@given(st.lists(st.lists(RECORD, max_size=4), max_size=5))
+@given(st.lists(st.lists(RECORD, max_size=4), max_size=5), st.randoms(use_true_random=False))
 @settings(deadline=None, max_examples=100)
-def test_merging_parts_is_counting_at_once(parts: list[list[dict[str, Any]]]) -> None:
-    merged = RecordSummary.merged(summary_of(part) for part in parts)
+def test_merging_parts_in_any_order_is_counting_at_once(
+    parts: list[list[dict[str, Any]]], rng: random.Random
+) -> None:
     at_once = summary_of([record for part in parts for record in part])
-    assert asdict(merged) == asdict(at_once)
+    for part in parts:
+        rng.shuffle(part)
+    rng.shuffle(parts)
+    merged = RecordSummary.merged(summary_of(part) for part in parts)
+    assert merged == at_once
     for name, summary in merged.features.items():
         assert summary.records == sum(map(len, parts)), name
+        # Bytes have no bins.
+        expected = summary.finite if name in ("n", "xs") else 0
+        assert summary.bins.total() == expected, name
+
+
+@given(st.lists(FLOATS, min_size=1, max_size=30))
+@settings(deadline=None)
+def test_mean_and_standard_deviation(values: list[float]) -> None:
+    summary = FeatureSummary()
+    for value in values:
+        summary.add([value])
+    mean = statistics.mean(values)
+    assert math.isclose(summary.mean, mean, rel_tol=1e-15)
+    # Squares are rounded to 53 bits where float32 has 24: not at all.
+    assert math.isclose(summary.standard_deviation, statistics.pstdev(values), rel_tol=1e-12)
+
+
+def test_small_differences_of_large_numbers_count() -> None:
+    """As floating-point numbers, the mean of squares less the square of the mean would be 0."""
+    summary = FeatureSummary()
+    for value in (1e9, 1e9 + 64):
+        summary.add([value])
+    assert summary.standard_deviation == 32.0
+
+
+@pytest.mark.parametrize(
+    ("values", "not_finite", "mean"),
+    [
+        pytest.param([1.0, math.nan, 3.0], 1, 2.0, id="nan"),
+        pytest.param([math.inf, -math.inf, 3.0], 2, 3.0, id="infinities"),
+        pytest.param([math.nan], 1, 0.0, id="nothing_else"),
+    ],
+)
+def test_values_that_are_not_finite_are_only_counted(
+    values: list[float], not_finite: int, mean: float
+) -> None:
+    summary = FeatureSummary()
+    summary.add(values)
+    assert (summary.values, summary.not_finite, summary.mean) == (len(values), not_finite, mean)
+    assert summary.bins.total() == summary.finite == len(values) - not_finite
+    merged = FeatureSummary()
+    merged.merge(summary)
+    assert merged == summary
 
 
 def test_merging_leaves_the_parts_as_they_are() -> None:
     part = summary_of([{"n": 1, "xs": [], "s": "a", "b": []}])
-    before = asdict(part)
+    before = copy.deepcopy(part)
     RecordSummary.merged([part, part])
-    assert asdict(part) == before
+    assert part == before
 
 
 def test_nothing_merged_is_an_empty_summary() -> None:
@@ -145,7 +205,7 @@ def test_nothing_merged_is_an_empty_summary() -> None:
 def test_merging_no_records_changes_nothing() -> None:
     summary = FeatureSummary()
     summary.add([2, 3])
-    before = asdict(summary)
+    before = copy.deepcopy(summary)
     summary.merge(FeatureSummary())
-    assert asdict(summary) == before
+    assert summary == before
     assert summary.min_values == 2

@@ -198,19 +198,61 @@ def test_statistics_bytes_are_reproducible() -> None:
     assert serialized() == serialized()
 
 
-def test_statistics_name_at_most_a_hundred_values() -> None:
+def test_statistics_name_all_values_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"shop{number:03}" for number in range(150)]
     [layout] = [each for each in FEATURES if each.name == "receipt/layout"]
     summary = RecordSummary()
     for name in names:
         summary.add(stored([layout], {"receipt/layout": name}))
-    data = statistics_bytes(
-        [layout], {"train": (summary, {"layout": [1] * 150})}, {"layout": names}
-    )
+
+    def found() -> statistics_pb2.StringStatistics:
+        data = statistics_bytes(
+            [layout], {"train": (summary, {"layout": [1] * 150})}, {"layout": names}
+        )
+        [dataset] = statistics_pb2.DatasetFeatureStatisticsList.FromString(data).datasets
+        return dataset.features[0].string_stats
+
+    assert [each.value for each in found().top_values] == names
+    assert [each.label for each in found().rank_histogram.buckets] == names
+    monkeypatch.setattr("schemas.tfdv._MOST_VALUES", 100)
+    assert [each.value for each in found().top_values] == names[:100]
+    assert found().unique == 150
+
+
+def test_histograms_of_numbers() -> None:
+    [total] = [each for each in FEATURES if each.name == "receipt/total"]
+    summary = RecordSummary()
+    for number in range(1, 101):
+        summary.add(stored([total], {"receipt/total": float(number)}))
+    summary.add(stored([total], {"receipt/total": math.nan}))
+    data = statistics_bytes([total], {"train": (summary, {})}, {})
     [dataset] = statistics_pb2.DatasetFeatureStatisticsList.FromString(data).datasets
-    found = dataset.features[0].string_stats
-    assert found.unique == 150
-    assert [each.value for each in found.top_values] == names[:100]
+    found = dataset.features[0].num_stats
+    equal, deciles = found.histograms
+    assert (equal.type, deciles.type) == (
+        statistics_pb2.Histogram.STANDARD,
+        statistics_pb2.Histogram.QUANTILES,
+    )
+    assert (equal.num_nan, deciles.num_nan) == (1, 1)
+    assert len(equal.buckets) == len(deciles.buckets) == 10
+    assert sum(each.sample_count for each in equal.buckets) == pytest.approx(100)
+    for number, bucket in enumerate(equal.buckets):
+        # Equal parts of 99, with about as many numbers each: a bin is up to 1.6 wide.
+        assert bucket.low_value == pytest.approx(1 + 9.9 * number)
+        assert bucket.sample_count == pytest.approx(10, abs=1.6)
+    assert [each.sample_count for each in deciles.buckets] == [10.0] * 10
+    assert (deciles.buckets[0].low_value, deciles.buckets[-1].high_value) == (1.0, 100.0)
+    for number, bucket in enumerate(deciles.buckets, 1):
+        assert bucket.high_value == pytest.approx(10 * number, rel=1 / 64)
+    assert found.median == pytest.approx(50, rel=1 / 64)
+
+
+def test_numbers_without_a_value_have_no_histogram(
+    statistics: statistics_pb2.DatasetFeatureStatisticsList,
+) -> None:
+    assert not entry(statistics, 0, "image/object/bbox/xmin").num_stats.histograms
+    assert not entry(statistics, 1, "receipt/total").num_stats.histograms
+    assert entry(statistics, 0, "receipt/total").num_stats.histograms
 
 
 def test_value_counts_are_read_back(

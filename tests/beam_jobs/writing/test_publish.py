@@ -15,7 +15,6 @@ from beam_jobs.writing.shards import WrittenShard
 from schemas.file_names import COMPLETED, shard_name
 from schemas.manifest import Shard
 from schemas.receipt import LAYOUT
-from schemas.statistics import RecordSummary
 from schemas.vocabulary import Vocabulary
 
 
@@ -38,7 +37,6 @@ def shard(number: int, records: int = 2) -> WrittenShard:
             lookup_crc32c=0,
             dali_index_crc32c=0,
         ),
-        summary=RecordSummary(),
     )
 
 
@@ -71,6 +69,7 @@ def publish(
         inputs=inputs,
         chunks=[chunk(prepared)],
         shards=shards,
+        summaries={},
         category_counts={("train", LAYOUT): np.array(counts)},
         duplicates=(0, 0),
         listings=[],
