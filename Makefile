@@ -13,7 +13,7 @@ INDEX := $(or $(UV_DEFAULT_INDEX),$(UV_INDEX_URL))
 export UV_PYTHON_DOWNLOADS := never
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: demo test test-fast lint docs test-newest test-halves peers dist lock check-lock clean
+.PHONY: demo test test-fast lint docs test-newest test-halves peers interop dist lock check-lock clean
 
 demo: .venv/ready
 	rm -rf $(DEMO)
@@ -61,6 +61,17 @@ test-halves: .venv-build/ready .venv-train/ready
 peers: .venv-peers/ready
 	.venv-peers/bin/python -m benchmarks.peers $(DATA)
 
+# What TensorFlow Data Validation reads of a dataset: of two samples of the same receipts, and of one whose totals and
+# layouts have shifted. It has an environment, and a Python, of its own.
+INTEROP := build/interop
+interop: .venv/ready .venv-tfdv/ready
+	rm -rf $(INTEROP)
+	$(BIN)/python -m benchmarks.receipts $(INTEROP)/receipts --count 1200 --layouts 30 --size small
+	$(BIN)/python -m benchmarks.interop.samples $(INTEROP)/receipts/receipts.jsonl
+	for sample in first second shifted; do $(BIN)/python -m beam_jobs.build --output $(INTEROP)/$$sample \
+	  --input $(INTEROP)/receipts/$$sample.jsonl --label total:float --label language:category || exit 1; done
+	.venv-tfdv/bin/python -m benchmarks.interop.tfdv $(addprefix $(INTEROP)/,first second shifted)
+
 # The archive of sources and, built from it, the wheel that a release uploads.
 dist: | $(UV)
 	rm -rf $(DIST)
@@ -74,9 +85,10 @@ dist: | $(UV)
 .venv-train/ready: SETS := --extra train --group test
 .venv-docs/ready: SETS := --extra build --extra train --group docs --group newest --group receipts
 .venv-peers/ready: SETS := --extra train --group peers --group test
+.venv-tfdv/ready: SETS := --group tfdv
 
 ENVIRONMENTS := $(addprefix .venv,/ready -receipts/ready -newest/ready -build/ready -train/ready \
-  -docs/ready -peers/ready)
+  -docs/ready -peers/ready -tfdv/ready)
 
 # `uv sync` fetches from the addresses in uv.lock, PyPI's. `uv pip sync` asks the index that uv or pip is
 # configured for, and checks the hashes of uv.lock.

@@ -22,7 +22,7 @@ _STATISTICS_TYPES = {
     "int64": statistics_pb2.FeatureNameStatistics.INT,
     "float32": statistics_pb2.FeatureNameStatistics.FLOAT,
 }
-# Of 100,000 values, 10 MB of statistics per split: of as many layouts, no count is left out.
+# 100,000 layouts with names of 13 characters make 6 MB per split, 20,000 make 1.2 MB.
 _MOST_VALUES = 100_000
 _HISTOGRAM_PARTS = 10  # of TensorFlow Data Validation, too
 

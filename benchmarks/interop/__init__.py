@@ -1,1 +1,1 @@
-"""Checks of tillroll together with libraries that its own environments lack."""
+"""Checks of what other tools read of a dataset directory, each in an environment of its own."""

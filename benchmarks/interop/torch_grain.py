@@ -1,4 +1,4 @@
-"""Whether PyTorch's DataLoader and Grain get the global batches that TensorFlow gets.
+"""Checks that PyTorch's DataLoader and Grain get the global batches that TensorFlow gets.
 
 `python -m benchmarks.interop.torch_grain expect DATA_DIR IDS` writes the ids of the batches of
 `make_dataset`, and `check DATA_DIR IDS` holds those against them that each rank reads through

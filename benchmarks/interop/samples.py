@@ -1,0 +1,53 @@
+"""Tables of two samples of the same receipts, and of a third that has shifted.
+
+`first.jsonl` has every other row of a table, `second.jsonl` the others. `shifted.jsonl` is the
+second with planted shifts: totals are three times as high, and of all layouts but the most frequent
+one only a third of the receipts is left. All lie beside the table, as images are named from there.
+"""
+
+import argparse
+import json
+import random
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+TOTAL_FACTOR = 3
+_KEPT_OF_OTHER_LAYOUTS = 3  # one of three
+
+Row = dict[str, Any]
+
+
+def samples(rows: Sequence[Row], *, seed: int = 0) -> dict[str, list[Row]]:
+    """Makes the tables: name to its rows."""
+    shuffled = random.Random(seed).sample(rows, len(rows))
+    first, second = shuffled[::2], shuffled[1::2]
+    return {"first": first, "second": second, "shifted": _shifted(second)}
+
+
+def _shifted(rows: Sequence[Row]) -> list[Row]:
+    [(most_frequent, _)] = Counter(row["layout"] for row in rows).most_common(1)
+    same = [row for row in rows if row["layout"] == most_frequent]
+    others = [row for row in rows if row["layout"] != most_frequent][::_KEPT_OF_OTHER_LAYOUTS]
+    return [{**row, "total": row["total"] * TOTAL_FACTOR} for row in [*same, *others]]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.interop.samples", description=__doc__
+    )
+    parser.add_argument("table", type=Path, help="receipts.jsonl of benchmarks.receipts")
+    table = parser.parse_args(argv).table
+    rows = [json.loads(line) for line in table.read_text().splitlines()]
+    for name, sample in samples(rows).items():
+        path = table.with_name(f"{name}.jsonl")
+        path.write_text("".join(json.dumps(row) + "\n" for row in sample))
+        print(f"{path}: {len(sample)} receipts")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
