@@ -141,7 +141,7 @@ def _begin(options: BuildOptions, stack: ExitStack) -> bool:
     # What replaces a dataset is to be made from the inputs as they are now, which the request does
     # not cover.
     if not options.overwrite and is_published(options):
-        write_tfds_files(options.output)
+        write_tfds_files(options.staging, options.launch)
         delete_staging(options.staging)
         # The same command may append something else on another day.
         return options.base is None

@@ -97,7 +97,7 @@ def _begin(options: CompactOptions, stack: ExitStack, *, deals_anew: bool) -> bo
     if files.is_local(options.output):
         stack.enter_context(output_lock(options.staging))
     if is_published(options):  # by a compaction that was killed before its clean-up
-        write_tfds_files(options.output)
+        write_tfds_files(options.staging, options.launch)
         delete_staging(options.staging)
         return False
     if files.exists(options.staging.inputs):

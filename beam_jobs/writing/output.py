@@ -4,7 +4,7 @@ from pathlib import Path
 
 from beam_jobs.errors import BuildError
 from beam_jobs.options import Base, BuildOptions, DealOptions
-from beam_jobs.prepare.staging import MARKER, STAGING, is_staging_file
+from beam_jobs.prepare.staging import MARKER, STAGING, Staging, is_staging_file
 from beam_jobs.storage import files
 from beam_jobs.writing.publication import begun_publication, read_completed
 from schemas.excluded import Excluded
@@ -84,12 +84,15 @@ def read_base(directory: str) -> tuple[Base, Manifest]:
     return base, manifest
 
 
-def write_tfds_files(directory: str) -> None:
+def write_tfds_files(staging: Staging, launch: str) -> None:
     """Writes what TensorFlow Datasets reads of the newest version, unless it is there."""
-    for name, data in tfds_files(read_manifest(directory)).items():
-        path = files.join(directory, name)
+    for name, data in tfds_files(read_manifest(staging.output)).items():
+        path = files.join(staging.output, name)
         if not files.exists(path) or files.read(path) != data:
-            files.write(path, data)
+            # By way of the staging directory: there the next run deletes what a kill leaves.
+            staged = files.join(staging.finished(launch), name)
+            files.write(staged, data)
+            files.move([(staged, path)])
 
 
 def is_published(options: DealOptions) -> bool:

@@ -9,7 +9,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from beam_jobs.errors import BuildError
-from beam_jobs.prepare.staging import Staging, delete_leftovers, remove_if_empty, this_process
+from beam_jobs.prepare.staging import (
+    Staging,
+    delete_leftovers,
+    is_temporary,
+    remove_if_empty,
+    this_process,
+)
 
 # Network file systems may have no locks. There only the protocol of `publication` protects.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
@@ -99,6 +105,9 @@ def _acquire(marker: Path, output: str) -> int:
 
 def _check_rename(staging: Path, output: Path) -> None:
     """Moves and deletes an empty file as publishing will do, before any image is read."""
+    for left in output.glob(".probe.*.tmp"):  # by a run that was killed between the two
+        if is_temporary(left.name):
+            left.unlink()
     name = f".probe.{uuid.uuid4().hex}.tmp"
     (staging / name).touch()
     (staging / name).replace(output / name)

@@ -220,7 +220,7 @@ class Publisher:
             launch=self.launch, request=self.request, completed=versions.to_bytes().decode()
         )
         publication.move_into_place(names, sizes, self.staging, self.base)
-        write_tfds_files(self.staging.output)
+        write_tfds_files(self.staging, self.launch)
         delete_staging(self.staging)
 
     def describe(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import page_runner
 from tests.support.page_runner import PageError, blocks, run
 
 ROOT = Path(__file__).parents[2]
@@ -150,6 +151,13 @@ def test_a_page_is_held_to_its_word(
 def test_code_that_fails_fails(tmp_path: Path, page: str):
     (tmp_path / "page.md").write_text(page)
     with pytest.raises(PageError, match=r"page\.md:2: "):
+        run(tmp_path / "page.md")
+
+
+def test_a_command_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(page_runner, "LIMIT_S", 1)
+    (tmp_path / "page.md").write_text("```sh\necho begun\nsleep 60 &\nfalse\n```\n")
+    with pytest.raises(PageError, match=r"page\.md:2: [^$]*was not done after 1 s:\nbegun"):
         run(tmp_path / "page.md")
 
 

@@ -2,7 +2,9 @@
 
 import json
 import shutil
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -12,6 +14,7 @@ import beam_jobs.writing.publish
 from beam_jobs.errors import BuildError
 from beam_jobs.prepare.staging import Staging, delete_staging, is_staging_file
 from beam_jobs.storage import files
+from beam_jobs.storage.local_files import Local
 from beam_jobs.writing.publication import Publication
 from tests.support.receipts import contents, draw_receipt, read_table, write_receipts, write_table
 
@@ -75,6 +78,31 @@ def test_resumes_from_staging_files_that_lost_their_end(
     assert build(table, tmp_path / "out") == 0
     assert build(table, tmp_path / "new") == 0
     assert contents(tmp_path / "out") == contents(tmp_path / "new")
+
+
+def test_files_are_written_in_the_staging_directory_alone(
+    table: Path, build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """There the next run finds and deletes what a kill leaves half written."""
+    create, created = Local.create, []
+
+    def record(store: Local, path: str) -> AbstractContextManager[BinaryIO]:
+        created.append(path)
+        return create(store, path)
+
+    monkeypatch.setattr(Local, "create", record)
+    assert build(table, tmp_path / "out") == 0
+    assert {"COMPLETED", "features.json", "manifest.json"} <= {Path(each).name for each in created}
+    staging = f"{tmp_path}/out/_staging/"
+    assert [each for each in created if not each.startswith(staging)] == []
+
+
+def test_the_probe_of_a_killed_run_is_deleted(table: Path, build, tmp_path: Path):
+    output = tmp_path / "out"
+    output.mkdir()
+    (output / f".probe.{'0' * 32}.tmp").touch()
+    assert build(table, output) == 0
+    assert [path.name for path in output.iterdir() if path.name.startswith(".")] == []
 
 
 def without_clean_up(build, *arguments) -> None:

@@ -18,6 +18,7 @@ import io
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import traceback
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+LIMIT_S = 300  # for a command
 _FENCE = re.compile(r"(`{3,}|:{3,})\s*(?:\{([\w-]+)\})?\s*(.*?)\s*")
 _NOT_RUN = re.compile(r"<!-- not run: .{10,} -->")
 _RUN = ("python", "console", "sh")
@@ -147,12 +149,22 @@ def _commands(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _run_shell(command: str) -> str:
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", command], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise PageError(f"{command}ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return done.stdout
+    with subprocess.Popen(
+        ["bash", "-euo", "pipefail", "-c", command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # a group of its own, with all processes that it starts
+    ) as process:
+        try:
+            printed, said = process.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            printed, said = process.communicate()
+            raise PageError(f"{command}was not done after {LIMIT_S} s:\n{printed}{said}") from None
+    if process.returncode:
+        raise PageError(f"{command}ended with {process.returncode}:\n{printed}{said}")
+    return printed
 
 
 def _compare(expected: str, printed: str) -> None:
