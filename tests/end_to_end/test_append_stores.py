@@ -107,7 +107,8 @@ def test_a_killed_append_resumes_and_the_older_version_is_read(
         for pattern in ("_staging/prepared/*.npz", "_staging/plan.json"):
             kill_when(append, lambda: bool(files.list_files(files.join(root, pattern))))  # noqa: B023
             left = stored(root)
-            assert all(left[name] == before[name] for name in before)
+            # Where the kill came late, the new version is the newest already.
+            assert {name for name in before if left.get(name) != before[name]} <= NEWEST
         assert main(append) == 0
     after = stored(root)
     assert after == expected
