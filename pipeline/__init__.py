@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pipeline.records.batch_sampler import BatchSampler
     from pipeline.records.info import DatasetInfo, load_info
     from pipeline.records.sequence import Records
-    from pipeline.tasks.base import Task
+    from pipeline.tasks.base import Head, Task
     from pipeline.training.keras_fit import EpochCheckpoints, MultiWorkerModel
 
 # Where each name lies that is imported late. Type checkers read the block above instead.
@@ -32,6 +32,7 @@ _MODULES = {
     "BatchSampler": "pipeline.records.batch_sampler",
     "DatasetInfo": "pipeline.records.info",
     "EpochCheckpoints": "pipeline.training.keras_fit",
+    "Head": "pipeline.tasks.base",
     "MultiWorkerModel": "pipeline.training.keras_fit",
     "Records": "pipeline.records.sequence",
     "Task": "pipeline.tasks.base",
@@ -48,6 +49,7 @@ __all__ = [
     "BatchSampler",
     "DatasetInfo",
     "EpochCheckpoints",
+    "Head",
     "InputConfig",
     "MultiWorkerModel",
     "RandomCrop",

@@ -36,6 +36,7 @@ from pipeline.training.options import TrainOptions
 from pipeline.training.run_directory import CHECKPOINTS, RunFolder
 from pipeline.training.run_lock import RunFolderInUseError
 from pipeline.training.trainer import Progress, Trainer
+from pipeline.warm_start import init_from
 from schemas.command_line import CommandParser, Flag, Options
 
 FAILED = 1
@@ -132,13 +133,17 @@ def _train(
         return STOPPED
     with folder:
         try:
-            checkpoints = resume(
-                trainer, folder, run_options, warn=_warn if folder.is_chief else lambda _: None
-            )
-        except ValueError as error:
+            warn = _warn if folder.is_chief else lambda _: None
+            checkpoints = resume(trainer, folder, run_options, warn=warn)
+            began_with = init_from(trainer, folder, checkpoints.newest, args.init_from, warn=warn)
+        except (ValueError, FileNotFoundError) as error:
             parser.error(str(error))
         first_step = trainer.step
-        data = {"data_dir": trainer.info.data_dir, "version": trainer.info.version}
+        data = {
+            "data_dir": trainer.info.data_dir,
+            "version": trainer.info.version,
+            "init_from": began_with,
+        }
         asked = {**vars(args), **data, "model": model_options}
         try:
             folder.write_options(asked)
@@ -252,6 +257,11 @@ def make_parser(*, task_help: str | None = None) -> CommandParser:
     add_dataset(parser, version_default="that of the run, or the newest")
     parser.add_argument(
         "--run-dir", required=True, metavar="DIR", help="folder of checkpoints and logs"
+    )
+    parser.add_argument(
+        "--init-from",
+        metavar="RUN_OR_MODEL",
+        help="run folder or exported model whose weights a new run begins with",
     )
     parser.add_argument(
         "--task",

@@ -5,13 +5,14 @@ import json
 import os
 from typing import Any
 
+import numpy.typing as npt
 import tensorflow as tf
 
 from pipeline.augmentation.pixels import to_float32
 from pipeline.config import InputConfig
 from pipeline.records.info import DatasetInfo
 from pipeline.serving.preprocess import read_image
-from pipeline.tasks.base import Task
+from pipeline.tasks.base import Task, heads_of
 
 DESCRIPTION = "assets.extra/tillroll.json"
 IMAGES = "images"
@@ -30,7 +31,8 @@ def export(task: Task, model: Any, info: DatasetInfo, directory: str | os.PathLi
       makes them.
 
     `assets.extra/tillroll.json` holds the task and its options, the digest of the dataset, the
-    inputs and the vocabulary.
+    inputs, the vocabulary of the label, and for `read_weights` the paths of the variables and the
+    vocabularies of the task's heads.
 
     Args:
       task: the task of the model.
@@ -54,7 +56,8 @@ def export(task: Task, model: Any, info: DatasetInfo, directory: str | os.PathLi
     tf.saved_model.save(module, partial, signatures=_signatures(task, model, info, config))
     tf.io.gfile.makedirs(f"{partial}/assets.extra")
     with tf.io.gfile.GFile(f"{partial}/{DESCRIPTION}", "w") as file:
-        file.write(json.dumps(_describe(task, info, config), indent=1, ensure_ascii=False) + "\n")
+        described = _describe(task, model, info, config)
+        file.write(json.dumps(described, indent=1, ensure_ascii=False) + "\n")
     if tf.io.gfile.exists(target):
         tf.io.gfile.rmtree(target)
     tf.io.gfile.rename(partial, target)
@@ -90,7 +93,8 @@ def _signatures(task: Task, model: Any, info: DatasetInfo, config: InputConfig) 
     }
 
 
-def _describe(task: Any, info: DatasetInfo, config: InputConfig) -> dict[str, Any]:
+def _describe(task: Any, model: Any, info: DatasetInfo, config: InputConfig) -> dict[str, Any]:
+    categories = {head.category for head in heads_of(task, model, info).values()}
     return {
         "task": f"{type(task).__module__}:{type(task).__qualname__}",
         "options": {
@@ -106,4 +110,37 @@ def _describe(task: Any, info: DatasetInfo, config: InputConfig) -> dict[str, An
         "features": config.features or ("image", "label"),
         "label": config.label,
         "vocabulary": info.vocabulary(config.label),
+        "variables": [variable.path for variable in model.variables],
+        "vocabularies": {name: info.vocabulary(name) for name in sorted(categories)},
     }
+
+
+def read_weights(
+    directory: str,
+) -> tuple[list[tuple[str, npt.NDArray[Any]]], dict[str, list[str]]]:
+    """Reads the variables of a model that `export` wrote.
+
+    Returns:
+      The path and the values of each variable, and category to values of the task's heads.
+
+    Raises:
+      ValueError: the model does not tell its variables, or is damaged.
+    """
+    try:
+        with tf.io.gfile.GFile(os.path.join(directory, DESCRIPTION)) as file:
+            described = json.load(file)
+        paths, vocabularies = described["variables"], described["vocabularies"]
+    except (tf.errors.NotFoundError, ValueError, KeyError) as error:
+        raise ValueError(
+            f"{directory} does not tell the names of its variables in {DESCRIPTION}: export the "
+            "model again with this version of tillroll, or give its run folder"
+        ) from error
+    try:
+        reader = tf.train.load_checkpoint(os.path.join(directory, "variables", "variables"))
+        arrays = [
+            reader.get_tensor(f"weights/{number}/.ATTRIBUTES/VARIABLE_VALUE")
+            for number in range(len(paths))
+        ]
+    except (tf.errors.OpError, IndexError, ValueError) as error:
+        raise ValueError(f"the variables of {directory} can't be read: {error}") from error
+    return list(zip(paths, arrays, strict=True)), vocabularies

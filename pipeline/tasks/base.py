@@ -4,7 +4,7 @@ import dataclasses
 import importlib
 import typing
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from pipeline.config import InputConfig
 from pipeline.records.info import DatasetInfo
@@ -46,6 +46,56 @@ class Task(Protocol):
         "label" is the id of a value of the category that `inputs` names. Names that end in "mask"
         are images in 0…1, float32 [n, height, width].
         """
+
+
+class Head(NamedTuple):
+    """A category for whose values a variable has entries, one each.
+
+    Attributes:
+      category: the category, such as "layout".
+      axis: axis of the variable along which the values stand, by id.
+    """
+
+    category: str
+    axis: int = -1
+
+
+@runtime_checkable
+class TaskWithHeads(Protocol):
+    """A task that says which variables belong to the values of a category.
+
+    A warm start then takes over what was learned of each value, though the dataset has other values
+    now, or has them in another order.
+    """
+
+    def heads(self, model: Any) -> Mapping[str, Head]:
+        """Maps the `path` of variables of the Keras model to their category."""
+
+
+def heads_of(task: Task, model: Any, info: DatasetInfo) -> Mapping[str, Head]:
+    """Returns the heads that a task tells; none if it is no `TaskWithHeads`.
+
+    Raises:
+      ValueError: a head does not fit the model or the dataset.
+    """
+    if not isinstance(task, TaskWithHeads):
+        return {}
+    heads = task.heads(model)
+    shapes = {variable.path: tuple(variable.shape) for variable in model.weights}
+    for path, head in heads.items():
+        if path not in shapes:
+            raise ValueError(
+                f"{task}: heads names {path!r}, which is none of the model's variables: "
+                f"{', '.join(shapes)}"
+            )
+        values = len(info.vocabulary(head.category))
+        rank = len(shapes[path])
+        if not -rank <= head.axis < rank or shapes[path][head.axis] != values:
+            raise ValueError(
+                f"{task}: heads gives axis {head.axis} of {path!r} to {head.category}, which has "
+                f"{values} values, but the variable has the shape {list(shapes[path])}"
+            )
+    return heads
 
 
 def load_task(name: str, options: Mapping[str, str]) -> Task:

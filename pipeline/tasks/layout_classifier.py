@@ -10,6 +10,7 @@ import tensorflow as tf
 from pipeline.augmentation.presets import WEAK
 from pipeline.config import Balance, InputConfig
 from pipeline.records.info import DatasetInfo
+from pipeline.tasks.base import Head
 
 _DEEP_STAGES = 4
 _GROUPS = 8
@@ -89,6 +90,10 @@ class LayoutClassifier:
                 keras.layers.Dense(values, dtype="float32"),  # float32 under mixed precision too
             ]
         )
+
+    def heads(self, model: keras.Model) -> dict[str, Head]:
+        """Returns the variables of the last layer, which has an output for each value."""
+        return {variable.path: Head(self.label) for variable in model.layers[-1].weights}
 
     def _shallow(self) -> list[keras.Layer]:
         return [

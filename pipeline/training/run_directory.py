@@ -76,11 +76,17 @@ class RunFolder:
         # TensorFlow 2 has no public way to write this event.
         tf.raw_ops.ImportEvent(writer=self._writer._resource, event=event.SerializeToString())
 
+    def read_options(self) -> dict[str, Any]:
+        """Reads the options of the command that trained here last; none if there was no other."""
+        path = Path(self.path, OPTIONS)
+        options: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        return options
+
     def write_options(self, options: Mapping[str, Any]) -> None:
         """Writes the options of the command."""
         if self.is_chief:
             text = json.dumps(options, indent=1, sort_keys=True, default=str)
-            Path(self.path, OPTIONS).write_text(text + "\n")
+            self._replace(OPTIONS, (text + "\n").encode())
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Appends a line to the log, and the same to TensorBoard's.

@@ -13,6 +13,7 @@ from pipeline.augmentation.photometric import Brightness
 from pipeline.config import InputConfig
 from pipeline.distribution.cluster import Cluster
 from pipeline.records.info import DatasetInfo
+from pipeline.tasks.base import Head
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,9 @@ class TinyTask:
                 keras.layers.Dense(len(info.layouts)),
             ]
         )
+
+    def heads(self, model: keras.Model) -> dict[str, Head]:
+        return {variable.path: Head("layout") for variable in model.layers[-1].weights}
 
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
         return tf.nn.sparse_softmax_cross_entropy_with_logits(batch["label"], outputs)

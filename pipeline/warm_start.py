@@ -1,0 +1,249 @@
+"""Warm start: a new model begins with the weights of a trained one."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from pipeline.records.info import DatasetInfo
+from pipeline.serving.saved_model import read_weights
+from pipeline.tasks.base import Head, Task, heads_of
+from pipeline.training.checkpoint_files import written_steps
+from pipeline.training.checkpoints import Checkpoints
+from pipeline.training.run_directory import BEST, OPTIONS, RunFolder
+from pipeline.training.trained_model import load_trained_model
+from pipeline.training.trainer import Trainer
+
+Array = npt.NDArray[Any]
+_NUMBERED = re.compile(r"(.+)_(\d+)")
+_LISTED = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedWeights:
+    """Weights of a trained model.
+
+    Attributes:
+      path: the run folder or SavedModel that they are from.
+      arrays: name, as of `comparable_names`, to the values of the variable.
+      vocabularies: category to its values, by id, in the dataset that the model was trained on.
+    """
+
+    path: str
+    arrays: Mapping[str, Array]
+    vocabularies: Mapping[str, Sequence[str]]
+
+
+def load_weights(path: str) -> TrainedWeights:
+    """Loads the weights of a run, of its best checkpoint if there is one, or of a SavedModel.
+
+    Args:
+      path: a run folder of `pipeline.train`, or a directory that `pipeline.export` wrote.
+
+    Raises:
+      ValueError: the path is neither, or can't be read.
+      FileNotFoundError: the dataset of the run is gone.
+    """
+    if Path(path, OPTIONS).is_file():
+        is_best = bool(written_steps(str(Path(path, BEST))))
+        trained = load_trained_model(path, checkpoint="best" if is_best else "newest")
+        weights = trained.model.weights
+        arrays = [(variable.path, variable.value.numpy()) for variable in weights]
+        vocabularies: Mapping[str, Sequence[str]] = trained.info.manifest.vocabularies
+    elif tf.saved_model.contains_saved_model(path):
+        arrays, vocabularies = read_weights(path)
+    else:
+        raise ValueError(
+            f"{path} is neither the folder of a training run (no file {OPTIONS}) nor an exported "
+            "model: check the path"
+        )
+    names = comparable_names([variable for variable, _ in arrays])
+    by_name = dict(zip(names, (array for _, array in arrays), strict=True))
+    return TrainedWeights(path=path, arrays=by_name, vocabularies=vocabularies)
+
+
+def comparable_names(paths: Sequence[str]) -> list[str]:
+    """Makes names that the variables of two models of one architecture share.
+
+    Keras numbers the layers of a process, not those of a model: the dense layers of the first model
+    that a process builds are `dense` and `dense_1`, those of the second `dense_2` and `dense_3`. So
+    numbers are counted from the lowest that a name has in the model.
+
+    Args:
+      paths: the `path` of each variable of a model.
+
+    Returns:
+      A name for each; none comes twice.
+    """
+    split = [[_number(part) for part in path.split("/")] for path in paths]
+    lowest: dict[str, int] = {}
+    for base, number in (part for parts in split for part in parts):
+        lowest[base] = min(number, lowest.get(base, number))
+    times: Counter[str] = Counter()
+    names = []
+    for parts in split:
+        name = "/".join(
+            f"{base}_{number - lowest[base]}" if number > lowest[base] else base
+            for base, number in parts
+        )
+        times[name] += 1
+        names.append(f"{name} ({times[name]})" if times[name] > 1 else name)
+    return names
+
+
+def _number(part: str) -> tuple[str, int]:
+    match = _NUMBERED.fullmatch(part)
+    return (match[1], int(match[2])) if match else (part, 0)
+
+
+def init_from(
+    trainer: Trainer,
+    folder: RunFolder,
+    checkpoints: Checkpoints,
+    path: str | None,
+    *,
+    warn: Callable[[str], None],
+) -> str | None:
+    """Begins a run with the weights of another one, unless it goes on from a checkpoint.
+
+    Args:
+      trainer: the trainer, with what was restored.
+      folder: the run folder.
+      checkpoints: the newest checkpoints of the run.
+      path: what to begin with, as in `load_weights`; None for nothing.
+      warn: called with what the user should read.
+
+    Returns:
+      The path that the run began with, now or when it was first started.
+
+    Raises:
+      ValueError: the path is nothing to begin with, or nothing of it fits the model.
+      FileNotFoundError: the dataset of the run is gone.
+    """
+    if checkpoints.newest_step is not None:
+        before: str | None = folder.read_options().get("init_from")
+        if path and path != before:
+            warn(
+                f"--init-from {path} is left aside, as the run goes on from its step "
+                f"{trainer.step:,}: to begin anew, choose another run folder"
+            )
+        return before
+    if path:
+        with trainer.strategy.scope():
+            lines = warm_start(trainer.model, trainer.task, trainer.info, load_weights(path))
+        warn("\n".join(lines))
+    return path
+
+
+def warm_start(model: Any, task: Task, info: DatasetInfo, source: TrainedWeights) -> list[str]:
+    """Takes over the variables of equal name and shape, and those of heads by the values' names.
+
+    Variables of a head (`pipeline.tasks.base.Head`) have an entry for each value of a category.
+    The entry of a value that the source knows is taken over, wherever it stood there; the others
+    keep what they were initialized with.
+
+    Args:
+      model: the Keras model; every worker must pass its own, under the scope of the strategy.
+      task: the task of the model.
+      info: the dataset that it will be trained on.
+      source: the weights to begin with.
+
+    Returns:
+      Lines that say what was taken over and what was not.
+
+    Raises:
+      ValueError: nothing can be taken over.
+    """
+    heads = heads_of(task, model, info)
+    taken: list[tuple[Any, Array]] = []
+    by_value: dict[str, list[str]] = {}  # category to the names of its variables
+    left = []
+    names = comparable_names([variable.path for variable in model.weights])
+    for name, variable in zip(names, model.weights, strict=True):
+        head = heads.get(variable.path)
+        old = source.arrays.get(name)
+        if old is None:
+            left.append(f"  not taken: {name}, as {source.path} has no variable of this name")
+        elif reason := _why_not(variable, head, old, source):
+            left.append(f"  not taken: {name}, as {reason}")
+        elif head is None:
+            taken.append((variable, old))
+        else:
+            values = info.vocabulary(head.category), source.vocabularies[head.category]
+            taken.append((variable, _by_value(variable.value.numpy(), old, *values, head.axis)))
+            by_value.setdefault(head.category, []).append(name)
+    if not taken:
+        listing = "\n".join(left)
+        raise ValueError(
+            f"no variable of {source.path} fits the model:\n{listing}\nGive a run or model of the "
+            "same task and options"
+        )
+    for variable, array in taken:
+        variable.assign(array)
+    return [
+        f"began with {source.path}: {len(taken)} of {len(names)} variables taken",
+        *(_values_line(category, by_value[category], info, source) for category in by_value),
+        *left,
+        *(f"  not used: {name}, which the model lacks" for name in source.arrays.keys() - {*names}),
+    ]
+
+
+def _why_not(variable: Any, head: Head | None, old: Array, source: TrainedWeights) -> str | None:
+    """Returns why a variable can't be taken over; None if it can."""
+    here, there = list(variable.shape), list(old.shape)
+    if head is not None:
+        if head.category not in source.vocabularies:
+            return f"{source.path} knows no category {head.category}"
+        if len(here) == len(there):
+            # All but the axis of the values must agree.
+            size = len(source.vocabularies[head.category])
+            here[head.axis] = size
+    if here != there:
+        return f"its shape is {list(variable.shape)} here and {there} there"
+    return None
+
+
+def _by_value(
+    fresh: Array, old: Array, values: Sequence[str], old_values: Sequence[str], axis: int
+) -> Array:
+    """Puts the entries of a trained head where their values are now.
+
+    With the values a, b, c, of which the old ones were c, a, the entries along the axis are those
+    of old[1], fresh[1], old[0].
+    """
+    positions = {value: position for position, value in enumerate(old_values)}
+    merged = np.moveaxis(fresh.copy(), axis, 0)
+    old = np.moveaxis(old, axis, 0)
+    for position, value in enumerate(values):
+        if value in positions:
+            merged[position] = old[positions[value]]
+    return np.moveaxis(merged, 0, axis)
+
+
+def _values_line(
+    category: str, names: Sequence[str], info: DatasetInfo, source: TrainedWeights
+) -> str:
+    values, old = info.vocabulary(category), source.vocabularies[category]
+    fresh = sorted({*values} - {*old})
+    gone = sorted({*old} - {*values})
+    line = (
+        f"  by the names of {category}: {len(values) - len(fresh)} of {len(values)} values taken "
+        f"({', '.join(names)})"
+    )
+    if fresh:
+        line += f"; fresh: {_listing(fresh)}"
+    if gone:
+        line += f"; not in this dataset: {_listing(gone)}"
+    return line
+
+
+def _listing(values: Sequence[str]) -> str:
+    listed = ", ".join(values[:_LISTED])
+    more = len(values) - _LISTED
+    return f"{listed} and {more} more" if more > 0 else listed
