@@ -94,6 +94,7 @@ def _signatures(task: Task, model: Any, info: DatasetInfo, config: InputConfig) 
 
 
 def _describe(task: Any, model: Any, info: DatasetInfo, config: InputConfig) -> dict[str, Any]:
+    weights = {id(variable) for variable in model.weights}
     categories = {head.category for head in heads_of(task, model, info).values()}
     return {
         "task": f"{type(task).__module__}:{type(task).__qualname__}",
@@ -110,7 +111,10 @@ def _describe(task: Any, model: Any, info: DatasetInfo, config: InputConfig) -> 
         "features": config.features or ("image", "label"),
         "label": config.label,
         "vocabulary": info.vocabulary(config.label),
-        "variables": [variable.path for variable in model.variables],
+        # In the order in which they are saved, with null for the seeds of dropout.
+        "variables": [
+            variable.path if id(variable) in weights else None for variable in model.variables
+        ],
         "vocabularies": {name: info.vocabulary(name) for name in sorted(categories)},
     }
 
@@ -118,10 +122,10 @@ def _describe(task: Any, model: Any, info: DatasetInfo, config: InputConfig) -> 
 def read_weights(
     directory: str,
 ) -> tuple[list[tuple[str, npt.NDArray[Any]]], dict[str, list[str]]]:
-    """Reads the variables of a model that `export` wrote.
+    """Reads the weights of a model that `export` wrote.
 
     Returns:
-      The path and the values of each variable, and category to values of the task's heads.
+      The path and the values of each weight, and category to values of the task's heads.
 
     Raises:
       ValueError: the model does not tell its variables, or is damaged.
@@ -138,9 +142,10 @@ def read_weights(
     try:
         reader = tf.train.load_checkpoint(os.path.join(directory, "variables", "variables"))
         arrays = [
-            reader.get_tensor(f"weights/{number}/.ATTRIBUTES/VARIABLE_VALUE")
-            for number in range(len(paths))
+            (path, reader.get_tensor(f"weights/{number}/.ATTRIBUTES/VARIABLE_VALUE"))
+            for number, path in enumerate(paths)
+            if path is not None
         ]
     except (tf.errors.OpError, IndexError, ValueError) as error:
         raise ValueError(f"the variables of {directory} can't be read: {error}") from error
-    return list(zip(paths, arrays, strict=True)), vocabularies
+    return arrays, vocabularies

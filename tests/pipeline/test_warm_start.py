@@ -25,7 +25,7 @@ from tests.support.tiny_task import TinyTask
 
 pytestmark = pytest.mark.slow
 
-TASK = LayoutClassifier(size=32, width=8, units=8)
+TASK = LayoutClassifier(size=32, width=8, units=8, dropout=0.2)
 OLD = {"beta": 9, "delta": 5, "omega": 3}
 NEW = {"alpha": 2, "beta": 9, "beta-2": 4, "delta": 5, "gamma": 1}
 
@@ -43,7 +43,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     folder = tmp_path_factory.mktemp("trained")
     data = write_dataset(folder / "old", counts=OLD)
     run_dir, model = folder / "run", folder / "model"
-    options = [f"--model.{name}={getattr(TASK, name)}" for name in ("size", "width", "units")]
+    options = [
+        f"--model.{name}={getattr(TASK, name)}" for name in ("size", "width", "units", "dropout")
+    ]
     common = ["--quiet", "--global-batch-size=8", "--evaluation-split=train", "--steps=4"]
     assert train.main([str(data), f"--run-dir={run_dir}", *common, *options]) == 0
     assert export.main([str(run_dir), f"--output={model}"]) == 0

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -124,7 +125,14 @@ def test_tells_what_it_is(directory: Path, tmp_path: Path):
     for _ in range(2):  # the second replaces the first
         export(CLASSIFIER, CLASSIFIER.build(info), info, tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
-    assert json.loads((tmp_path / "model" / DESCRIPTION).read_text()) == {
+    described = json.loads((tmp_path / "model" / DESCRIPTION).read_text())
+    variables = described.pop("variables")  # Keras numbers models and layers by what was built
+    assert [re.sub(r"_\d+(?=/)", "", path) for path in variables] == [
+        f"sequential/{layer}/{name}"
+        for layer in ("conv2d", "dense", "dense")
+        for name in ("kernel", "bias")
+    ]
+    assert described == {
         "task": "pipeline.tasks.layout_classifier:LayoutClassifier",
         "options": {
             "label": "layout",
@@ -141,4 +149,5 @@ def test_tells_what_it_is(directory: Path, tmp_path: Path):
         "features": ["image", "label"],
         "label": "layout",
         "vocabulary": sorted(LAYOUTS),
+        "vocabularies": {"layout": sorted(LAYOUTS)},
     }
