@@ -9,6 +9,7 @@ import pytest
 COMMANDS = {
     "beam_jobs.build": "apache_beam",
     "beam_jobs.compact": "apache_beam",
+    "beam_jobs.compare": "apache_beam",
     "beam_jobs.verify": "apache_beam",
     "pipeline.augment_sheet": "tensorflow",
     "pipeline.explain": "tensorflow",

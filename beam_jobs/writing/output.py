@@ -6,6 +6,7 @@ from beam_jobs.errors import BuildError
 from beam_jobs.options import Base, BuildOptions, DealOptions
 from beam_jobs.prepare.staging import MARKER, STAGING, Staging, is_staging_file
 from beam_jobs.storage import files
+from beam_jobs.storage.checksums import checksum
 from beam_jobs.writing.publication import begun_publication, read_completed
 from schemas.excluded import Excluded
 from schemas.file_names import (
@@ -14,8 +15,11 @@ from schemas.file_names import (
     is_dataset_file,
     manifest_name,
     shard_number,
+    summary_name,
 )
-from schemas.manifest import Manifest
+from schemas.manifest import Generation, Manifest
+from schemas.statistics import RecordSummary
+from schemas.summary_file import read_summary
 from schemas.tfds import tfds_files
 from schemas.versions import Versions, is_format_1
 
@@ -52,6 +56,23 @@ def read_excluded(directory: str, manifest: Manifest) -> Excluded:
     if not files.exists(path):
         return Excluded(dataset_digest=manifest.digest)
     return Excluded.from_json(files.read(path), manifest)
+
+
+def read_summary_of(directory: str, generation: Generation) -> dict[str, RecordSummary]:
+    """Reads the statistics of a generation's records, split by split.
+
+    Raises:
+      BuildError: the file is not the one that was written.
+      OSError: the file can't be read.
+    """
+    name = summary_name(generation.version)
+    path = files.join(directory, name)
+    data = files.read(path)
+    if checksum(data) != generation.files[name]:
+        raise BuildError(
+            f"{path} has another checksum than the manifest says: restore it from a copy"
+        )
+    return read_summary(data)
 
 
 def read_base(directory: str) -> tuple[Base, Manifest]:

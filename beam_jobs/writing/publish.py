@@ -16,7 +16,12 @@ from beam_jobs.sharding.deal import IntArray, Plan
 from beam_jobs.storage import files
 from beam_jobs.storage.checksums import checksum
 from beam_jobs.writing.listings import ListedFile
-from beam_jobs.writing.output import read_excluded, read_manifest, write_tfds_files
+from beam_jobs.writing.output import (
+    read_excluded,
+    read_manifest,
+    read_summary_of,
+    write_tfds_files,
+)
 from beam_jobs.writing.publication import Publication
 from beam_jobs.writing.shards import Vocabularies, WrittenShard
 from schemas import __version__
@@ -30,7 +35,7 @@ from schemas.file_names import (
 from schemas.manifest import Counts, FileChecksum, Generation, Manifest, Split
 from schemas.receipt import LAYOUT, Label, receipt_features
 from schemas.statistics import RecordSummary
-from schemas.summary_file import read_summary, summary_text
+from schemas.summary_file import summary_text
 from schemas.tfdv import schema_text, statistics_bytes
 from schemas.versions import FIRST_VERSION, Versions
 
@@ -291,7 +296,8 @@ class Publisher:
     ) -> bytes:
         """Makes the statistics of all records, from the summary of each generation."""
         sizes = {name: len(values) for name, values in vocabularies.items()}
-        older = [self._read_summary(generation) for generation in generations[:-1]]
+        output = self.staging.output
+        older = [read_summary_of(output, generation) for generation in generations[:-1]]
         statistics = {}
         for split in self.split_names:
             parts = [generation.splits[split] for generation in generations]
@@ -299,16 +305,6 @@ class Publisher:
             summary = RecordSummary.merged(summaries[split] for summaries in (*older, newest))
             statistics[split] = (summary, counts)
         return statistics_bytes(receipt_features(self.labels), statistics, vocabularies)
-
-    def _read_summary(self, generation: Generation) -> dict[str, RecordSummary]:
-        name = summary_name(generation.version)
-        path = files.join(self.staging.output, name)
-        data = files.read(path)
-        if checksum(data) != generation.files[name]:
-            raise BuildError(
-                f"{path} has another checksum than the manifest says: restore it from a copy"
-            )
-        return read_summary(data)
 
 
 def _excluded_before(base: Base, manifest: Manifest) -> dict[str, bytes]:
