@@ -33,6 +33,7 @@ from beam_jobs.storage import files
 from beam_jobs.writing.output import (
     check_finished,
     check_foreign,
+    delete_unlisted,
     is_published,
     read_manifest,
     write_tfds_files,
@@ -146,6 +147,8 @@ def _begin(options: BuildOptions, stack: ExitStack) -> bool:
         # The same command may append something else on another day.
         return options.base is None
     check_finished(options)
+    if options.base:
+        delete_unlisted(options.output)  # left by a forgetting that was killed
     if not local:
         write_marker(options.staging)
     return False

@@ -28,6 +28,8 @@ from beam_jobs.running.runner import beam_options, choose_runner, is_local_runne
 from beam_jobs.storage import files
 from beam_jobs.writing.output import (
     check_foreign,
+    check_no_unfinished_build,
+    delete_unlisted,
     is_published,
     read_excluded,
     read_manifest,
@@ -100,17 +102,15 @@ def _begin(options: CompactOptions, stack: ExitStack, *, deals_anew: bool) -> bo
         write_tfds_files(options.staging, options.launch)
         delete_staging(options.staging)
         return False
-    if files.exists(options.staging.inputs):
-        raise BuildError(
-            f"{options.staging.directory} holds the work of a build that has not ended: run that "
-            "build again, or delete that folder to give it up"
-        )
+    check_no_unfinished_build(options)
+    delete_unlisted(options.output)  # left by a forgetting that was killed
     manifest = read_manifest(options.output)
     if excluded := read_excluded(options.output, manifest):
         raise BuildError(
             f"{files.join(options.output, excluded_name(manifest.version))} lists damaged records "
             f"({len(excluded):,}), whose bytes can't be dealt: restore the shards it names from a "
-            "copy, and delete that file"
+            "copy and delete that file, or give the records up with python -m beam_jobs.forget "
+            f"{options.output} --excluded"
         )
     if len(manifest.generations) == 1 and not deals_anew:
         return False

@@ -17,6 +17,8 @@ from schemas.file_names import shard_of_file, version_of_file
 from schemas.receipt import Label, receipt_features
 from schemas.versions import FIRST_VERSION
 
+MAX_FORGOTTEN_IDS = 100_000  # they travel with the job, which Dataflow limits to 20 MB
+
 
 @dataclass(frozen=True, kw_only=True)
 class Base:
@@ -44,37 +46,73 @@ class Base:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DealOptions:
-    """Options of a job that deals records to shards.
+class JobOptions:
+    """Options of a job that makes a version of a dataset.
 
     Attributes:
       output: the dataset directory, on any file system that Beam knows.
-      splits: share of each split, adding up to 1.
-      shards: shards of each split; None to choose by size.
-      shard_size_mb: MiB a shard should hold when `shards` is None.
-      shards_multiple_of: round the number of shards up to a multiple, such as the worker count.
-      seed: seeds the order of records and their choice of splits.
       base: the dataset that gets another version; None to make a new one.
       launch: identifies this launch, so that two of them never write the same finished files.
     """
 
     output: str
-    splits: Mapping[str, float] = field(default_factory=lambda: {"train": 0.9, "validation": 0.1})
-    shards: Mapping[str, int] | None = None
-    shard_size_mb: int = 128
-    shards_multiple_of: int = 1
-    seed: int = 0
     base: Base | None = None
     launch: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False)
 
     def __post_init__(self) -> None:
-        check_fractions(self.splits)
         _check_is_no_root(self.output)
         if special := set("*?[").intersection(self.output):
             raise ValueError(
                 f"output {self.output} holds {special.pop()!r}, which file systems take for a "
                 "pattern: choose a path without *, ? and ["
             )
+
+    @property
+    def staging(self) -> Staging:
+        """The directory of unfinished work."""
+        return Staging(self.output)
+
+    @property
+    def version(self) -> int:
+        """The version that is made."""
+        return FIRST_VERSION if self.base is None else self.base.version + 1
+
+    @property
+    def finished_directory(self) -> str:
+        """Folder in the staging directory of the dataset that this launch makes."""
+        return self.staging.finished(self.launch)
+
+    @property
+    def request(self) -> str:
+        """Digest of all options but `overwrite`, `base` and `launch`, hex SHA-256."""
+        # The first and the last change nothing that is built, and a build that appends may have
+        # published the version after its base.
+        others = ("overwrite", "base", "launch")
+        requested = {name: value for name, value in asdict(self).items() if name not in others}
+        return hashlib.sha256(json.dumps(requested, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DealOptions(JobOptions):
+    """Options of a job that deals records to shards.
+
+    Attributes:
+      splits: share of each split, adding up to 1.
+      shards: shards of each split; None to choose by size.
+      shard_size_mb: MiB a shard should hold when `shards` is None.
+      shards_multiple_of: round the number of shards up to a multiple, such as the worker count.
+      seed: seeds the order of records and their choice of splits.
+    """
+
+    splits: Mapping[str, float] = field(default_factory=lambda: {"train": 0.9, "validation": 0.1})
+    shards: Mapping[str, int] | None = None
+    shard_size_mb: int = 128
+    shards_multiple_of: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_fractions(self.splits)
+        super().__post_init__()
         for name in ("shard_size_mb", "shards_multiple_of"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -93,24 +131,9 @@ class DealOptions:
             )
 
     @property
-    def staging(self) -> Staging:
-        """The directory of unfinished work."""
-        return Staging(self.output)
-
-    @property
-    def version(self) -> int:
-        """The version that is made."""
-        return FIRST_VERSION if self.base is None else self.base.version + 1
-
-    @property
     def first_shards(self) -> Mapping[str, int]:
         """Split to the number of its first shard."""
         return dict.fromkeys(self.splits, 0) if self.base is None else self.base.first_shards
-
-    @property
-    def finished_directory(self) -> str:
-        """Folder in the staging directory of the dataset that this launch makes."""
-        return self.staging.finished(self.launch)
 
     def recorded(self) -> dict[str, Any]:
         """The options that shape the dataset's bytes, for its manifest."""
@@ -121,15 +144,6 @@ class DealOptions:
             "shards_multiple_of": self.shards_multiple_of,
             "seed": self.seed,
         }
-
-    @property
-    def request(self) -> str:
-        """Digest of all options but `overwrite`, `base` and `launch`, hex SHA-256."""
-        # The first and the last change nothing that is built, and a build that appends may have
-        # published the version after its base.
-        others = ("overwrite", "base", "launch")
-        requested = {name: value for name, value in asdict(self).items() if name not in others}
-        return hashlib.sha256(json.dumps(requested, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,6 +194,29 @@ class CompactOptions(DealOptions):
     def recorded(self) -> dict[str, Any]:
         """The options that shape the dataset's bytes, for its manifest."""
         return {"image": dict(self.image), **super().recorded()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForgetOptions(JobOptions):
+    """Options of a job that forgets receipts.
+
+    Attributes:
+      ids: ids of the receipts, each once, sorted.
+      excluded: whether to forget the damaged records that `verify --exclude` has left out, too.
+    """
+
+    ids: tuple[str, ...]
+    excluded: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (self.ids or self.excluded):
+            raise ValueError("there is nothing to forget: give --ids, --excluded, or both")
+        if len(self.ids) > MAX_FORGOTTEN_IDS:
+            raise ValueError(
+                f"{len(self.ids):,} ids are too many to forget at once: give at most "
+                f"{MAX_FORGOTTEN_IDS:,}, and the others to another run"
+            )
 
 
 def _check_is_no_root(output: str) -> None:

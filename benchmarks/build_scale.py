@@ -282,6 +282,7 @@ def _shards(made: Plan, split: int) -> Iterator[Shard]:
             crc32c=0,
             index_crc32c=0,
             lookup_crc32c=0,
+            summary_crc32c=0,
             dali_index_crc32c=0,
         )
 

@@ -117,6 +117,7 @@ def write_directory(folder: Path, *, records: int, layouts: int) -> None:
             crc32c=0,
             index_crc32c=0,
             lookup_crc32c=0,
+            summary_crc32c=0,
             dali_index_crc32c=0,
         )
         (folder / shard.index_name).write_bytes(_index(part, chosen).to_bytes())

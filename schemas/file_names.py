@@ -5,12 +5,14 @@
     versions/00001/schema.pbtxt       its features, for TensorFlow Data Validation
     versions/00001/statistics.pb      its statistics, for TensorFlow Data Validation
     versions/00001/summary.json       numbers of the records it added, for later versions to add to
+    versions/00003/summary-00001.json the same of version 1, without what version 3 has forgotten
     versions/00001/quarantine/…       inputs that version 1 rejected
     versions/00001/duplicates/…       inputs that version 1 left out as duplicates
     versions/00001/excluded.json      damaged records that its readers leave out, if there are any
     receipts-train-00000.tfrecord     shard 0 of the split "train"
     receipts-train-00000.index.npz    its record index
     receipts-train-00000.lookup.npz   hashes by which a later build knows its records
+    receipts-train-00000.summary.json the statistics of its records, exact
     receipts-train-00000.idx          its record index, for DALI
     features.json, dataset_info.json  the newest version, for TensorFlow Datasets
 
@@ -32,15 +34,16 @@ _SUMMARY = "summary.json"
 _MANIFEST = "manifest.json"
 _EXCLUDED = "excluded.json"
 _SHARD, _INDEX, _LOOKUP, _DALI_INDEX = ".tfrecord", ".index.npz", ".lookup.npz", ".idx"
+_SHARD_SUMMARY = ".summary.json"
 
 # Numbers are padded to five digits, and have more from 100,000 on.
 _STEM = r"receipts-(?P<split>[a-z0-9_]+)-(?P<number>\d{5,})"
 _INDEX_FILE = re.compile(_STEM + re.escape(_INDEX))
 _SHARD_FILE = re.compile(_STEM + re.escape(_SHARD))
-_SHARD_FILES = re.compile(rf"{_STEM}(\.tfrecord|\.(index|lookup)\.npz|\.idx)")
+_SHARD_FILES = re.compile(rf"{_STEM}(\.tfrecord|\.(index|lookup)\.npz|\.summary\.json|\.idx)")
 _VERSION_FILE = re.compile(
     r"versions/(?P<version>\d{5,})/("
-    r"manifest\.json|schema\.pbtxt|statistics\.pb|summary\.json|excluded\.json"
+    r"manifest\.json|schema\.pbtxt|statistics\.pb|summary(-\d{5,})?\.json|excluded\.json"
     r"|quarantine/rejected\.(tfrecord|jsonl)-\d{5,}-of-\d{5,}"
     r"|duplicates/duplicates\.jsonl-\d{5,}-of-\d{5,})"
 )
@@ -64,6 +67,11 @@ def lookup_name(shard: str) -> str:
 def dali_index_name(shard: str) -> str:
     """File name of the index that DALI reads, from that of the shard."""
     return shard.removesuffix(_SHARD) + _DALI_INDEX
+
+
+def shard_summary_name(shard: str) -> str:
+    """File name of the statistics of the records of a shard, from that of the shard."""
+    return shard.removesuffix(_SHARD) + _SHARD_SUMMARY
 
 
 def shard_number(name: str) -> int:
@@ -91,9 +99,14 @@ def statistics_name(version: int) -> str:
     return version_file(version, _STATISTICS)
 
 
-def summary_name(version: int) -> str:
-    """Path of the summary of the records that a version added."""
-    return version_file(version, _SUMMARY)
+def summary_name(version: int, of: int | None = None) -> str:
+    """Path of the summary of the records that a version added.
+
+    Args:
+      version: the version whose file it is.
+      of: the version that added the records, if `version` has only forgotten some of them.
+    """
+    return version_file(version, _SUMMARY if of is None else f"summary-{of:05d}.json")
 
 
 def excluded_name(version: int) -> str:
@@ -121,6 +134,16 @@ def is_shard_file(name: str) -> bool:
 def is_index_file(name: str) -> bool:
     """Returns whether a file name is that of the record index of a shard."""
     return _INDEX_FILE.fullmatch(name) is not None
+
+
+def is_summary_file(name: str) -> bool:
+    """Returns whether a path is that of a summary of the records that a version added."""
+    return re.fullmatch(r"versions/\d{5,}/summary(-\d{5,})?\.json", name) is not None
+
+
+def is_listing(name: str) -> bool:
+    """Returns whether a path is that of JSON lines about rejected inputs or duplicates."""
+    return re.fullmatch(r"versions/\d{5,}/.+\.jsonl-\d{5,}-of-\d{5,}", name) is not None
 
 
 def is_dataset_file(name: str) -> bool:

@@ -19,11 +19,15 @@ import numpy.typing as npt
 from schemas import versioned_json
 from schemas.file_names import (
     dali_index_name,
+    excluded_name,
     index_name,
     is_dataset_file,
     is_shard_file,
+    is_summary_file,
     lookup_name,
+    manifest_name,
     shard_name,
+    shard_summary_name,
 )
 from schemas.receipt import LAYOUT, Feature, Label, categories, receipt_features
 from schemas.typed_json import parse_as
@@ -45,7 +49,11 @@ class FileChecksum:
 
 @dataclass(frozen=True, kw_only=True)
 class Shard:
-    """One shard and the files beside it; sizes in bytes, checksums CRC32C of the whole file."""
+    """One shard and the files beside it; sizes in bytes, checksums CRC32C of the whole file.
+
+    `forgotten` are the layout ids, ascending, of records that it was dealt and has no more, as
+    `beam_jobs.forget` has written it anew without them.
+    """
 
     name: str
     records: int
@@ -53,15 +61,18 @@ class Shard:
     crc32c: int
     index_crc32c: int
     lookup_crc32c: int
+    summary_crc32c: int
     dali_index_crc32c: int
+    forgotten: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         _check_ranges(
-            counts=(self.records, self.size_bytes),
+            counts=(self.records, self.size_bytes, *self.forgotten),
             checksums=(
                 self.crc32c,
                 self.index_crc32c,
                 self.lookup_crc32c,
+                self.summary_crc32c,
                 self.dali_index_crc32c,
             ),
         )
@@ -75,13 +86,23 @@ class Shard:
         return lookup_name(self.name)
 
     @property
+    def summary_name(self) -> str:
+        return shard_summary_name(self.name)
+
+    @property
     def dali_index_name(self) -> str:
         return dali_index_name(self.name)
 
     @property
     def files(self) -> tuple[str, ...]:
         """Names of the shard and of the files beside it."""
-        return (self.name, self.index_name, self.lookup_name, self.dali_index_name)
+        return (
+            self.name,
+            self.index_name,
+            self.lookup_name,
+            self.summary_name,
+            self.dali_index_name,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +119,12 @@ class Split:
     def __post_init__(self) -> None:
         for counts in self.category_counts.values():
             _check_ranges(counts=counts)
+        layouts = len(self.category_counts.get(LAYOUT, ()))
+        for shard in self.shards:
+            if beyond := [layout for layout in shard.forgotten if layout >= layouts]:
+                raise ValueError(
+                    f"{shard.name} has forgotten records of layout {beyond[0]}, there are {layouts}"
+                )
 
     @property
     def records(self) -> int:
@@ -107,6 +134,13 @@ class Split:
     def layout_counts(self) -> npt.NDArray[np.int64]:
         """Records of each layout, int64 [layouts]; as an array made once for all shards."""
         return np.array(self.category_counts[LAYOUT], np.int64)
+
+    @cached_property
+    def dealt_layout_counts(self) -> npt.NDArray[np.int64]:
+        """Records of each layout that were dealt, int64 [layouts]: with those forgotten since."""
+        forgotten = [layout for shard in self.shards for layout in shard.forgotten]
+        counts = np.bincount(np.array(forgotten, np.int64), minlength=len(self.layout_counts))
+        return self.layout_counts + counts
 
     @classmethod
     def union(cls, parts: Sequence[Self], sizes: Mapping[str, int]) -> Self:
@@ -123,10 +157,10 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Conservation: inputs = written + duplicates + known + the sum of quarantined.
+    """Conservation: inputs = written + duplicates + known + the sum of quarantined + forgotten.
 
     `quarantined` is by reason code. `known` are inputs that the dataset had already when the others
-    were appended.
+    were appended. `forgotten` were among the others, until `beam_jobs.forget` was told of them.
     """
 
     inputs: int
@@ -136,6 +170,7 @@ class Counts:
     duplicates_with_other_labels: int = 0
     clipped_boxes: int = 0
     known: int = 0
+    forgotten: int = 0
 
     def __post_init__(self) -> None:
         _check_ranges(
@@ -146,16 +181,18 @@ class Counts:
                 self.duplicates_with_other_labels,
                 self.clipped_boxes,
                 self.known,
+                self.forgotten,
                 *self.quarantined.values(),
             )
         )
-        accounted = self.written + self.duplicates + self.known + sum(self.quarantined.values())
+        quarantined = sum(self.quarantined.values())
+        accounted = self.written + self.duplicates + self.known + quarantined + self.forgotten
         if self.inputs != accounted:
             raise ValueError(
                 f"records were lost or made up: {self.inputs} inputs, but {self.written} written "
                 f"+ {self.duplicates} duplicates + {self.known} known + "
-                f"{sum(self.quarantined.values())} quarantined = {accounted}; do not use this "
-                "dataset"
+                f"{quarantined} quarantined + {self.forgotten} forgotten = {accounted}; do not use "
+                "this dataset"
             )
 
     @classmethod
@@ -173,6 +210,7 @@ class Counts:
             duplicates_with_other_labels=sum(part.duplicates_with_other_labels for part in parts),
             clipped_boxes=sum(part.clipped_boxes for part in parts),
             known=sum(part.known for part in parts),
+            forgotten=sum(part.forgotten for part in parts),
         )
 
 
@@ -187,8 +225,8 @@ class Generation:
       build_options: the options that shaped the bytes.
       source_fingerprint: hex SHA-256 over ids and the XXH3 hashes of source bytes.
       written_by: distribution and version that wrote the shards.
-      files: path relative to the directory to checksum, of the listings of the quarantine and of
-        duplicates.
+      files: path relative to the directory to checksum, of the summary of its records and of the
+        listings of the quarantine and of duplicates.
     """
 
     version: int
@@ -198,6 +236,20 @@ class Generation:
     source_fingerprint: str
     written_by: str
     files: Mapping[str, FileChecksum] = field(default_factory=dict)
+
+    @property
+    def summary_name(self) -> str:
+        """Path of the summary of its records, relative to the directory.
+
+        Raises:
+          ValueError: the generation names none.
+        """
+        names = [name for name in self.files if is_summary_file(name)]
+        if len(names) != 1:
+            raise ValueError(
+                f"generation {self.version} names {len(names)} summaries of its records, not one"
+            )
+        return names[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,6 +323,15 @@ class Manifest:
         """Path to checksum of the files of the version and of its generations."""
         listings = [generation.files for generation in self.generations]
         return {name: sums[name] for sums in (*listings, self.files) for name in sums}
+
+    @property
+    def file_names(self) -> frozenset[str]:
+        """Paths of all files that the version may have, relative to the directory."""
+        shards = [
+            name for split in self.splits.values() for one in split.shards for name in one.files
+        ]
+        own = (manifest_name(self.version), excluded_name(self.version))
+        return frozenset([*own, *self.checksums, *shards])
 
     @property
     def digest(self) -> str:

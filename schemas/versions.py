@@ -8,7 +8,8 @@ files of its version.
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, replace
 from typing import Self
 
 import google_crc32c
@@ -63,14 +64,26 @@ class Version:
 
 @dataclass(frozen=True, kw_only=True)
 class Versions:
-    """All versions of a dataset directory, the newest last."""
+    """All versions of a dataset directory.
+
+    Attributes:
+      versions: the versions, the newest last.
+      ended: numbers, ascending, of the versions that there are no more, as receipts in them had to
+        be forgotten.
+    """
 
     versions: tuple[Version, ...]
+    ended: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         numbers = [version.number for version in self.versions]
         if not numbers or numbers != sorted(set(numbers)) or numbers[0] < 1:
             raise ValueError(f"versions are numbered {numbers}, must be ascending from 1 on")
+        ended = list(self.ended)
+        if ended != sorted(set(ended) - set(numbers)) or (ended and ended[0] < 1):
+            raise ValueError(
+                f"versions {ended} have ended, must be ascending, and not in {numbers}"
+            )
 
     @property
     def newest(self) -> Version:
@@ -83,7 +96,15 @@ class Versions:
 
     def adding(self, number: int, manifest: bytes) -> Self:
         """Returns the versions with one more, which these bytes of a manifest describe."""
-        return type(self)(versions=(*self.versions, Version.of(number, manifest)))
+        return replace(self, versions=(*self.versions, Version.of(number, manifest)))
+
+    def ending(self, numbers: Collection[int]) -> Self:
+        """Returns the versions without some; at least one must stay."""
+        return replace(
+            self,
+            versions=tuple(one for one in self.versions if one.number not in numbers),
+            ended=tuple(sorted({*self.ended, *numbers})),
+        )
 
     def find(self, number: int | None) -> Version:
         """Returns a version, None for the newest.
@@ -97,6 +118,11 @@ class Versions:
             if version.number == number:
                 return version
         known = ", ".join(str(version.number) for version in self.versions)
+        if number in self.ended:
+            raise ValueError(
+                f"version {number} has ended, as receipts in it had to be forgotten: choose one of "
+                f"{known} (pipeline.train goes on with the newest by --other-data)"
+            )
         raise ValueError(f"there is no version {number}: choose one of {known}")
 
     def to_bytes(self) -> bytes:

@@ -31,6 +31,7 @@ _PLAN = "plan.json"
 _STARTS = "starts"
 _FINISHED = "finished-"
 _PUBLISHING = "publishing"
+_REPORT = "report.json"
 _DRY_RUN = "dry-run-"
 
 _SHA256, _DIGEST, _LAUNCH = "[0-9a-f]{64}", "[0-9a-f]{32}", "[0-9a-f]{32}"
@@ -40,6 +41,7 @@ _TEMPORARY = re.compile(r"(.*/)?\.[^/]+\.[0-9a-f]{32}\.tmp")  # of `files.create
 _UNMISTAKABLE = re.compile(rf"{STAGING}/({_ROWS}/{_SHA256}|{_DRY_RUN}{_LAUNCH}/.+)")
 _MARKED = re.compile(
     rf"{STAGING}/({MARKER}|{re.escape(_INPUTS)}|{re.escape(_PLAN)}|{_STARTS}|{_PUBLISHING}"
+    rf"|{re.escape(_REPORT)}"
     rf"|{_PREPARED}/\d{{7,}}-{_DIGEST}({'|'.join(map(re.escape, (_BEGUN, _RECORDS, _SIDECAR)))})"
     rf"|({_REFERENCES}|{_HASHES})/{_SHA256}|{_FINISHED}{_LAUNCH}/.+)"
 )
@@ -65,6 +67,7 @@ class Staging:
           plan.json                   Plan          progress bar, dry run
           starts                      Plan          Deal
           finished-LAUNCH/NAME        WriteShard    Publish: to OUTPUT/NAME    by the next launch
+          report.json                 Publish       launcher of a forgetting   by the launcher
           publishing                  Publish       next build                 last but one
           dry-run-LAUNCH/_staging/... dry run       dry run                    at its end
           .../.NAME.HEX.tmp           files.create  nobody: becomes NAME       by the next launch
@@ -135,6 +138,11 @@ class Staging:
     def publishing(self) -> str:
         """Note of the publication that is moving files into the output directory."""
         return self._path(_PUBLISHING)
+
+    @property
+    def report(self) -> str:
+        """Numbers of what was forgotten, as JSON."""
+        return self._path(_REPORT)
 
     def dry_run(self, launch: str) -> str:
         """Folder that takes the place of the output directory in a dry run."""

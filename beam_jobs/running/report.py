@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_jobs.forgetting.publish import ForgetReport
 from beam_jobs.sharding import splits
 from beam_jobs.sharding.deal import largest_deviation
 from schemas.manifest import Manifest
@@ -36,11 +37,13 @@ def summary(manifest: Manifest, output: str) -> str:
     if counts.known:
         lines.append(("known", f"{counts.known:,} that the dataset had already"))
     lines.append(("size", f"{size_bytes / 1e6:,.1f} MB"))
+    if counts.forgotten:
+        lines.append(("forgotten", f"{counts.forgotten:,}"))
     if counts.clipped_boxes:
         lines.append(("clipped", f"{counts.clipped_boxes:,} boxes that reached beyond their image"))
     fractions = manifest.build_options["splits"]
     dealt = [
-        (split.layout_counts, len(split.shards))
+        (split.dealt_layout_counts, len(split.shards))
         for generation in manifest.generations
         for split in generation.splits.values()
     ]
@@ -55,6 +58,36 @@ def summary(manifest: Manifest, output: str) -> str:
     if manifest.version > FIRST_VERSION:
         title = f"{output} has version {manifest.version}"
     return _table(title, lines) + _warnings(fractions, manifest.vocabularies[LAYOUT], layout_counts)
+
+
+def forget_summary(forgotten: ForgetReport, output: str, versions: Sequence[int]) -> str:
+    """Summarizes what was forgotten; `versions` are those that there are now, ascending."""
+    if not forgotten.ended:
+        return f"{output} holds nothing that was to be forgotten: version {versions[-1]} stays\n"
+    records = f"{forgotten.records:,}"
+    if forgotten.damaged:
+        records += f", of which {forgotten.damaged:,} damaged and left out before"
+    shards = "1 shard was" if forgotten.shards == 1 else f"{forgotten.shards:,} shards were"
+    lines = [("records", f"{records}; {shards} written anew")]
+    if forgotten.rejected:
+        lines.append(("rejected", f"{forgotten.rejected:,} of the quarantine"))
+    if forgotten.duplicates:
+        lines.append(("duplicates", f"{forgotten.duplicates:,} of the list of duplicates"))
+    if forgotten.unnamed == 1:
+        lines.append(("note", "1 other input was left out as a duplicate of them"))
+    elif forgotten.unnamed:
+        lines.append(
+            ("note", f"{forgotten.unnamed:,} other inputs were left out as duplicates of them")
+        )
+    lines.append(("ended", f"{_versions(forgotten.ended)}, with all their files"))
+    if len(versions) > 1:
+        lines.append(("untouched", _versions(versions[:-1])))
+    return _table(f"{output} has version {versions[-1]}, from which these are gone", lines)
+
+
+def _versions(numbers: Sequence[int]) -> str:
+    listed = ", ".join(map(str, numbers))
+    return f"version{'s' if len(numbers) > 1 else ''} {listed}"
 
 
 def plan_summary(outline: Mapping[str, Any], fractions: Mapping[str, float], output: str) -> str:

@@ -96,6 +96,7 @@ def check_shard(
     index_is_whole = index is not None and not check.faults
     check.faults += _dali_index_faults(directory, shard, index)
     check.faults += _lookup_faults(directory, shard)
+    check.faults += _summary_faults(directory, shard)
     path = files.join(directory, shard.name)
     reader = ChecksumReader(path)
     expected = FileChecksum(size_bytes=shard.size_bytes, crc32c=shard.crc32c)
@@ -156,7 +157,9 @@ def share_faults(
     """
     if LAYOUT not in check.codes:
         return  # its index can't be read, which is a fault already
-    expected = dealt_histogram(part.layout_counts, shards=len(part.shards), shard=number)
+    expected = dealt_histogram(part.dealt_layout_counts, shards=len(part.shards), shard=number)
+    forgotten = np.array(part.shards[number].forgotten, np.int64)
+    expected -= np.bincount(forgotten, minlength=len(expected))
     # An older generation has no record of the layouts that came later.
     expected = np.pad(expected, (0, len(manifest.vocabularies[LAYOUT]) - len(expected)))
     actual = np.bincount(check.codes[LAYOUT], minlength=len(expected))
@@ -284,6 +287,15 @@ def _lookup_faults(directory: str, shard: Shard) -> Iterator[Fault]:
         yield Fault(file=path, message=f"can't be read: {error}")
     except ValueError as error:
         yield Fault(file=path, message=str(error))
+
+
+def _summary_faults(directory: str, shard: Shard) -> Iterator[Fault]:
+    path = files.join(directory, shard.summary_name)
+    try:
+        if google_crc32c.value(files.read(path)) != shard.summary_crc32c:
+            yield Fault(file=path, message="has another checksum than in the manifest")
+    except OSError as error:
+        yield Fault(file=path, message=f"can't be read: {error}")
 
 
 def _row_faults(index: RecordIndex, shard: Shard) -> Iterator[str]:

@@ -11,7 +11,6 @@ from schemas.file_names import (
     COMPLETED,
     TFDS_FEATURES,
     TFDS_INFO,
-    excluded_name,
     is_dataset_file,
     manifest_name,
 )
@@ -25,10 +24,7 @@ def check_names(directory: str, manifests: Sequence[Manifest]) -> Iterator[Fault
     """Yields the files of a dataset directory that the manifests of its versions don't name."""
     expected = {COMPLETED, TFDS_FEATURES, TFDS_INFO}
     for manifest in manifests:
-        expected |= {manifest_name(manifest.version), excluded_name(manifest.version)}
-        expected.update(manifest.checksums)
-        for split in manifest.splits.values():
-            expected.update(name for shard in split.shards for name in shard.files)
+        expected |= manifest.file_names
     root = directory.rstrip("/") + "/"
     for path in files.list_below(directory):
         name = path.removeprefix(root)

@@ -57,7 +57,7 @@ class WriteQuarantine(beam.PTransform):
                 values = decode_example(REJECTED_FEATURES, unframe(framed, 0))
                 image = values["bytes"]
                 assert isinstance(image, bytes)
-                line = _json_line({**values, "bytes": len(image)})
+                line = json_line({**values, "bytes": len(image)})
                 line_file.write(line)
                 line_sum.update(line)
         yield records, record_sum.result()
@@ -156,12 +156,13 @@ def _size(value: Listed) -> int:
 
 def _duplicate_line(duplicate: Duplicate) -> bytes:
     fields = ("id", "duplicate_of", "same_labels")
-    return _json_line({name: getattr(duplicate, name) for name in fields})
+    return json_line({name: getattr(duplicate, name) for name in fields})
 
 
 def _order(value: Listed) -> tuple[tuple[int, int], str]:
     return hash_words(value.id), repr(value)
 
 
-def _json_line(values: Mapping[str, Any]) -> bytes:
+def json_line(values: Mapping[str, Any]) -> bytes:
+    """Makes a line of a listing."""
     return json.dumps(values, ensure_ascii=False).encode() + b"\n"

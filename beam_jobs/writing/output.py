@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from beam_jobs.errors import BuildError
-from beam_jobs.options import Base, BuildOptions, DealOptions
+from beam_jobs.options import Base, BuildOptions, JobOptions
 from beam_jobs.prepare.staging import MARKER, STAGING, Staging, is_staging_file
 from beam_jobs.storage import files
 from beam_jobs.storage.checksums import checksum
@@ -11,11 +11,12 @@ from beam_jobs.writing.publication import begun_publication, read_completed
 from schemas.excluded import Excluded
 from schemas.file_names import (
     COMPLETED,
+    TFDS_FEATURES,
+    TFDS_INFO,
     excluded_name,
     is_dataset_file,
     manifest_name,
     shard_number,
-    summary_name,
 )
 from schemas.manifest import Generation, Manifest
 from schemas.statistics import RecordSummary
@@ -65,7 +66,7 @@ def read_summary_of(directory: str, generation: Generation) -> dict[str, RecordS
       BuildError: the file is not the one that was written.
       OSError: the file can't be read.
     """
-    name = summary_name(generation.version)
+    name = generation.summary_name
     path = files.join(directory, name)
     data = files.read(path)
     if checksum(data) != generation.files[name]:
@@ -116,7 +117,25 @@ def write_tfds_files(staging: Staging, launch: str) -> None:
             files.move([(staged, path)])
 
 
-def is_published(options: DealOptions) -> bool:
+def delete_unlisted(output: str) -> None:
+    """Deletes the files that no version names any more, after versions have ended.
+
+    Files of a later version stay: another job may be about to publish it.
+    """
+    versions = read_versions(output)
+    if not versions.ended:
+        return
+    listed = {COMPLETED, TFDS_FEATURES, TFDS_INFO}
+    for version in versions.versions:
+        listed |= read_manifest(output, version.number).file_names
+    base, _ = read_base(output)
+    root = output.rstrip("/") + "/"
+    names = [path.removeprefix(root) for path in files.list_below(output)]
+    unlisted = [name for name in names if is_dataset_file(name) and name not in listed]
+    files.delete([files.join(output, name) for name in unlisted if base.has(name)])
+
+
+def is_published(options: JobOptions) -> bool:
     """Returns whether a killed job had finished this same request, all but its clean-up."""
     # The note alone may be that of a publication which was killed before its COMPLETED, and
     # COMPLETED alone that of another request.
@@ -144,7 +163,16 @@ def check_finished(options: BuildOptions) -> None:
         )
 
 
-def check_foreign(options: DealOptions) -> None:
+def check_no_unfinished_build(options: JobOptions) -> None:
+    """Raises BuildError if the staging directory holds work that a build could go on with."""
+    if files.exists(options.staging.inputs):
+        raise BuildError(
+            f"{options.staging.directory} holds the work of a build that has not ended: run that "
+            "build again, or delete that folder to give it up"
+        )
+
+
+def check_foreign(options: JobOptions) -> None:
     """Raises BuildError if a file in the output directory is one that no build wrote."""
     if is_format_1((read_completed(options.output) or "").encode()):
         raise BuildError(

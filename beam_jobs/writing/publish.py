@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -32,7 +32,7 @@ from schemas.file_names import (
     statistics_name,
     summary_name,
 )
-from schemas.manifest import Counts, FileChecksum, Generation, Manifest, Split
+from schemas.manifest import Counts, FileChecksum, Generation, Manifest, Shard, Split
 from schemas.receipt import LAYOUT, Label, receipt_features
 from schemas.statistics import RecordSummary
 from schemas.summary_file import summary_text
@@ -196,7 +196,7 @@ class Publisher:
                 name: one
                 for generation in old
                 for name, one in generation.files.items()
-                if name != summary_name(generation.version)
+                if name != generation.summary_name
             },
         )
         self._publish(manifest, described, shards)
@@ -208,24 +208,16 @@ class Publisher:
         shards: Sequence[WrittenShard],
         listings: Iterable[str] = (),
     ) -> None:
-        """Moves a version into place; `described` are the files about its records."""
-        text = manifest.to_json().encode()
-        own = {manifest_name(manifest.version): text, **described}
-        finished = self.staging.finished(self.launch)
-        for name, data in own.items():
-            files.write(files.join(finished, name), data)
-        names = [*own, *listings, *(name for one in shards for name in one.shard.files)]
-        sizes = {one.shard.name: one.shard.size_bytes for one in shards}
-        versions = (
-            Versions.from_bytes(self.base.completed.encode()).adding(manifest.version, text)
-            if self.base
-            else Versions.first(text)
+        move_version_into_place(
+            manifest,
+            described,
+            [one.shard for one in shards],
+            listings,
+            staging=self.staging,
+            launch=self.launch,
+            request=self.request,
+            base=self.base,
         )
-        publication = Publication(
-            launch=self.launch, request=self.request, completed=versions.to_bytes().decode()
-        )
-        publication.move_into_place(names, sizes, self.staging, self.base)
-        write_tfds_files(self.staging, self.launch)
         delete_staging(self.staging)
 
     def describe(
@@ -305,6 +297,49 @@ class Publisher:
             summary = RecordSummary.merged(summaries[split] for summaries in (*older, newest))
             statistics[split] = (summary, counts)
         return statistics_bytes(receipt_features(self.labels), statistics, vocabularies)
+
+
+def move_version_into_place(
+    manifest: Manifest,
+    described: Mapping[str, bytes],
+    shards: Sequence[Shard],
+    listings: Iterable[str],
+    *,
+    staging: Staging,
+    launch: str,
+    request: str,
+    base: Base | None,
+    ended: Collection[int] = (),
+) -> None:
+    """Publishes the staged files of a version; see `Publication`.
+
+    Args:
+      manifest: its manifest.
+      described: the files about its records, name to bytes.
+      shards: the shards that are new.
+      listings: names of its listings of the quarantine and of duplicates.
+      staging: the staging directory.
+      launch: as in `Publisher`.
+      request: as in `Publisher`.
+      base: as in `Publisher`.
+      ended: versions that end with this publication.
+    """
+    text = manifest.to_json().encode()
+    own = {manifest_name(manifest.version): text, **described}
+    finished = staging.finished(launch)
+    for name, data in own.items():
+        files.write(files.join(finished, name), data)
+    names = [*own, *listings, *(name for shard in shards for name in shard.files)]
+    sizes = {shard.name: shard.size_bytes for shard in shards}
+    versions = Versions.first(text)
+    if base is not None:
+        before = Versions.from_bytes(base.completed.encode())
+        versions = before.adding(manifest.version, text).ending(ended)
+    publication = Publication(
+        launch=launch, request=request, completed=versions.to_bytes().decode()
+    )
+    publication.move_into_place(names, sizes, staging, base)
+    write_tfds_files(staging, launch)
 
 
 def _excluded_before(base: Base, manifest: Manifest) -> dict[str, bytes]:

@@ -13,7 +13,13 @@ from beam_jobs.prepare.lookups import make_lookup, record_hashes
 from beam_jobs.prepare.preparer import staged_features
 from beam_jobs.storage import files
 from schemas.example import extend_example, parse_example
-from schemas.file_names import dali_index_name, index_name, lookup_name, shard_name
+from schemas.file_names import (
+    dali_index_name,
+    index_name,
+    lookup_name,
+    shard_name,
+    shard_summary_name,
+)
 from schemas.index import IndexRow, RecordIndex, dali_index
 from schemas.lookup import RecordLookup
 from schemas.manifest import Shard
@@ -25,6 +31,7 @@ from schemas.receipt import (
     receipt_features,
 )
 from schemas.statistics import RecordSummary
+from schemas.summary_file import summary_text
 from schemas.tfrecord import CorruptRecordError, frame, unframe
 from schemas.vocabulary import Vocabulary
 
@@ -52,7 +59,7 @@ class ShardWriter:
     """Writes shards into `directory`.
 
     Attributes:
-      record_files: where the records lie.
+      record_files: where the records lie that `write` is given; None if it isn't called.
       directory: where shards and indexes go.
       labels: the labels that the user declared.
       seed: seeds the hash of the ids.
@@ -60,7 +67,7 @@ class ShardWriter:
       complete: whether the records have the ids of their categories already.
     """
 
-    record_files: RecordFiles
+    record_files: RecordFiles | None = None
     directory: str
     labels: tuple[Label, ...]
     seed: int
@@ -88,8 +95,17 @@ class ShardWriter:
         Raises:
           BuildError: a record is damaged.
         """
+        return self.write_records(split, number, self._ranges(locations), vocabularies)
+
+    def write_records(
+        self,
+        split: str,
+        number: int,
+        ranges: Sequence[files.ByteRange],
+        vocabularies: Vocabularies,
+    ) -> tuple[WrittenShard, RecordIndex, RecordSummary]:
+        """Writes a shard of the records that lie in these ranges, in their order; see `write`."""
         builder = _ShardBuilder(self.labels, vocabularies, seed=self.seed, complete=self.complete)
-        ranges = self._ranges(locations)
         name = shard_name(split, self.first_numbers[split] + number)
         # One record at a time: records lie scattered over the files of all chunks, and a whole
         # shard may be larger than a worker's memory.
@@ -104,7 +120,9 @@ class ShardWriter:
         index = RecordIndex.of_rows(builder.rows, categories=categories(self.labels))
         index_bytes, dali_bytes = index.to_bytes(), dali_index(index)
         lookup_bytes = builder.lookup().to_bytes()
+        summary_bytes = summary_text({split: builder.summary}).encode()
         files.write(files.join(self.directory, lookup_name(name)), lookup_bytes)
+        files.write(files.join(self.directory, shard_summary_name(name)), summary_bytes)
         files.write(files.join(self.directory, dali_index_name(name)), dali_bytes)
         files.write(files.join(self.directory, index_name(name)), index_bytes)
         shard = Shard(
@@ -114,6 +132,7 @@ class ShardWriter:
             crc32c=builder.crc32c,
             index_crc32c=google_crc32c.value(index_bytes),
             lookup_crc32c=google_crc32c.value(lookup_bytes),
+            summary_crc32c=google_crc32c.value(summary_bytes),
             dali_index_crc32c=google_crc32c.value(dali_bytes),
         )
         written = WrittenShard(split=split, number=number, shard=shard)
@@ -121,6 +140,8 @@ class ShardWriter:
 
     def _ranges(self, locations: npt.NDArray[Any]) -> list[tuple[str, int, int]]:
         """(path, offset, length) of each record, in the order that mixes the layouts."""
+        if self.record_files is None:
+            raise ValueError("a writer without record_files writes records by their ranges only")
         # The order is a word of the hash of the id, so a worker that is tried again writes the same
         # bytes, in whatever order the locations come.
         ordered = np.sort(locations, order="order", kind="stable")["location"]

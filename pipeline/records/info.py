@@ -143,6 +143,20 @@ class DatasetInfo:
         return [shard.records - len(self.excluded.positions(shard.name)) for shard in shards]
 
 
+def why_ended(info: DatasetInfo) -> str | None:
+    """Explains that a version has ended since it was loaded; None if it has not.
+
+    Raises:
+      ValueError: COMPLETED can't be read.
+    """
+    versions = _read_parsed(os.path.join(info.data_dir, COMPLETED), Versions.from_bytes)
+    try:
+        versions.find(info.version)
+    except ValueError as error:
+        return f"{info.data_dir}: {error}"
+    return None
+
+
 def load_info(
     data_dir: str | os.PathLike[str] | None = None, *, version: int | None = None
 ) -> DatasetInfo:

@@ -1,5 +1,6 @@
 """Records read by offset, in C++, inside the graph."""
 
+import glob
 import re
 from typing import Any, NamedTuple
 
@@ -18,8 +19,14 @@ _EXCLUDE = (
     "that is damaged, records of a missing shard too; pipeline.train then goes on with --other-data"
 )
 _RESUME = "make the dataset again, with start_step; pipeline.train goes on from its last checkpoint"
+_ENDED = (
+    "is missing: if receipts had to be forgotten, this version of the dataset has ended; the "
+    "newest one has the others, and pipeline.train goes on with it by --other-data. If not, python "
+    "-m beam_jobs.verify tells what is wrong"
+)
 _SENTENCE = re.compile(
-    rf"assertion failed: \[(.*?(?:{re.escape(_EXCLUDE)}|{re.escape(_RESUME)}))\]", re.DOTALL
+    rf"assertion failed: \[(.*?(?:{'|'.join(map(re.escape, (_EXCLUDE, _RESUME, _ENDED)))}))\]",
+    re.DOTALL,
 )
 
 
@@ -55,6 +62,7 @@ class RecordReader:
         with tf.device("CPU"):
             self._paths = tf.constant(table.paths)
             self._index_paths = tf.constant(table.index_paths)
+            self._index_patterns = tf.constant([glob.escape(path) for path in table.index_paths])
             self._index_starts = tf.constant(table.index_starts)
             self._shard_ends = tf.constant(table.shard_ends)
             self._offset = _shared(table.offset)
@@ -190,6 +198,16 @@ class RecordReader:
 
     def _name(self, single: ReadRequest) -> tf.Tensor:
         """Raises the error of a record that can't be read; its id is in the index file."""
+        shard = single.shard[0]
+        # A graph can't ask whether a file is there, but it can list those of a pattern.
+        return tf.cond(
+            tf.size(tf.io.matching_files(tf.gather(self._index_patterns, shard))) > 0,
+            lambda: self._name_by_index(single),
+            lambda: _failure([tf.gather(self._index_paths, shard), " ", _ENDED]),
+        )
+
+    def _name_by_index(self, single: ReadRequest) -> tf.Tensor:
+        """Raises the error of a record, with the id from its index file."""
         # TensorFlow reads no .npz files. Their columns are not compressed, so `index_starts` says
         # at which bytes they lie.
         request = ReadRequest(*(each[0] for each in single))

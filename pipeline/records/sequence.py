@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.records.files import is_remote, reason
-from pipeline.records.info import DATA_DIR_VARIABLE, load_info
+from pipeline.records.info import DATA_DIR_VARIABLE, load_info, why_ended
 from pipeline.records.table import read_index
 from schemas.example import decode_example
 from schemas.receipt import Feature
@@ -81,7 +81,7 @@ class Records:
 
         Raises:
           IndexError: there is no such record.
-          ValueError: the record is damaged, or can't be read.
+          ValueError: the record is damaged, or can't be read, or the version has ended.
         """
         number = operator.index(position)
         if not -len(self) <= number < len(self):
@@ -96,6 +96,8 @@ class Records:
             framed = self._open(self._paths[shard]).read(length, offset)
             return decode_record(self.info.features, unframe(framed, offset))
         except (OSError, ValueError) as error:
+            if isinstance(error, FileNotFoundError) and (ended := why_ended(self.info)):
+                raise ValueError(ended) from error
             fault = reason(error) if isinstance(error, OSError) else error
             raise ValueError(
                 f"{self._paths[shard]}: record {self._position_in_shard(shard, number)} at byte "

@@ -36,6 +36,7 @@ def shard(split: str, number: int, *, records: int, crc32c: int = 1) -> Shard:
         crc32c=crc32c,
         index_crc32c=2,
         lookup_crc32c=0,
+        summary_crc32c=0,
         dali_index_crc32c=3,
     )
 

@@ -23,6 +23,7 @@ def shard(number: int, records: int) -> Shard:
         crc32c=0,
         index_crc32c=0,
         lookup_crc32c=0,
+        summary_crc32c=0,
         dali_index_crc32c=0,
     )
 

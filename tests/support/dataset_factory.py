@@ -15,6 +15,7 @@ from schemas.file_names import (
     index_name,
     lookup_name,
     shard_name,
+    shard_summary_name,
     statistics_name,
 )
 from schemas.index import IndexRow, RecordIndex, dali_index
@@ -22,6 +23,7 @@ from schemas.lookup import RecordLookup
 from schemas.manifest import Counts, Generation, Manifest, Shard, Split
 from schemas.receipt import Label, receipt_features
 from schemas.statistics import RecordSummary
+from schemas.summary_file import summary_text
 from schemas.tfdv import statistics_bytes
 from schemas.tfrecord import frame
 from schemas.versions import FIRST_VERSION
@@ -170,6 +172,8 @@ def _write_shard(
     (directory / dali_index_name(name)).write_bytes(dali_bytes)
     lookup_bytes = _lookup(len(rows)).to_bytes()
     (directory / lookup_name(name)).write_bytes(lookup_bytes)
+    summary_bytes = summary_text({"train": RecordSummary()}).encode()
+    (directory / shard_summary_name(name)).write_bytes(summary_bytes)
     return Shard(
         name=name,
         records=len(rows),
@@ -177,6 +181,7 @@ def _write_shard(
         crc32c=google_crc32c.value(data),
         index_crc32c=google_crc32c.value(index_bytes),
         lookup_crc32c=google_crc32c.value(lookup_bytes),
+        summary_crc32c=google_crc32c.value(summary_bytes),
         dali_index_crc32c=google_crc32c.value(dali_bytes),
     )
 

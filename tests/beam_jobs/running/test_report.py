@@ -20,6 +20,7 @@ def shards(count: int, size_bytes: int) -> tuple[Shard, ...]:
             crc32c=0,
             index_crc32c=0,
             lookup_crc32c=0,
+            summary_crc32c=0,
             dali_index_crc32c=0,
         )
         for _ in range(count)

@@ -35,6 +35,7 @@ def shard(number: int, records: int = 2) -> WrittenShard:
             crc32c=0,
             index_crc32c=0,
             lookup_crc32c=0,
+            summary_crc32c=0,
             dali_index_crc32c=0,
         ),
     )

@@ -16,7 +16,7 @@ from pipeline.config import InputConfig, Reading
 from pipeline.dataset import make_dataset
 from pipeline.input.index_dataset import InputShard, training_records
 from pipeline.records.info import load_info
-from pipeline.records.reader import RecordReader
+from pipeline.records.reader import RecordReader, read_failure_in
 from pipeline.records.table import RecordTable, load_record_table, make_plan
 from pipeline.sampling.integer_math import NUMPY
 from schemas.file_names import index_name, shard_name
@@ -198,6 +198,25 @@ def iter_into(dataset: tf.data.Dataset, found: list[bytes]) -> Iterator[bytes]:
 
 
 SECOND = "receipts-train.* could be read at the second attempt only: make the dataset again, with"
+
+
+def test_a_shard_that_was_forgotten_with_its_index_is_explained(tmp_path: Path):
+    directory = write_dataset(tmp_path / "wi[l]d" / "data")
+    table = RecordTable.in_blocks(load_info(directory), "train", block_length=1)
+    numbers = np.arange(load_info(directory).records("train"))
+    dataset = reading(table, [numbers], block_length=1, parallel_reads=1)
+    shard = load_info(directory).split("train").shards[2]
+    for name in shard.files:
+        (directory / name).unlink()
+    with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+        list(dataset.as_numpy_iterator())
+    assert (
+        f"{directory / shard.index_name} is missing: if receipts had to be forgotten, this "
+        "version of the dataset has ended"
+    ) in str(raised.value)
+    assert (read_failure_in(raised.value) or "").endswith("verify tells what is wrong")
+
+
 BEHIND = "an earlier record of this batch cannot be read: make the dataset again, with start_step"
 
 

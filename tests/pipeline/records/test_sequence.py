@@ -13,7 +13,9 @@ import pytest
 
 from pipeline.records import sequence
 from pipeline.records.sequence import Records
+from schemas.file_names import COMPLETED
 from schemas.receipt import Label
+from schemas.versions import Versions
 from tests.support.dataset_factory import (
     BOX,
     HEIGHT,
@@ -172,6 +174,20 @@ def test_a_shard_that_is_not_there(copy: Path):
     records = Records(copy, "train")
     sentence = f"{path}: record 2 at byte "
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}.*: No such file or directory; "):
+        records[10]
+
+
+def test_a_version_that_has_ended(copy: Path):
+    records = Records(copy, "train")
+    manifest = manifest_of(copy)
+    for name in manifest.splits["train"].shards[1].files:
+        (copy / name).unlink()
+    ended = Versions.first(b"").adding(2, b"another").ending([1])
+    (copy / COMPLETED).write_bytes(ended.to_bytes())
+    sentence = (
+        f"{copy}: version 1 has ended, as receipts in it had to be forgotten: choose one of 2"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
         records[10]
 
 

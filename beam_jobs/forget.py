@@ -1,0 +1,118 @@
+"""Removes receipts from a dataset directory, for good: `python -m beam_jobs.forget --help`."""
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from beam_jobs.running.import_messages import hide_import_messages
+from beam_jobs.running.stop_signals import StopSignals, leave_at_stop_signals
+
+if __name__ == "__main__":
+    hide_import_messages()
+    leave_at_stop_signals()  # until `main` heeds them: the imports below take seconds
+
+import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
+
+from beam_jobs import arguments
+from beam_jobs.errors import BuildError
+from beam_jobs.forget_job import add_forget
+from beam_jobs.forgetting.publish import ForgetReport
+from beam_jobs.options import ForgetOptions
+from beam_jobs.prepare.staging import delete_staging, write_marker
+from beam_jobs.running.execution import run_job
+from beam_jobs.running.report import forget_summary
+from beam_jobs.running.runner import beam_options, choose_runner, is_local_runner
+from beam_jobs.storage import files
+from beam_jobs.writing.output import (
+    check_foreign,
+    check_no_unfinished_build,
+    delete_unlisted,
+    is_published,
+    read_versions,
+    write_tfds_files,
+)
+from beam_jobs.writing.output_lock import output_lock
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command.
+
+    Returns:
+      0 if all ids were found and forgotten, 1 if some were nowhere or the job failed, 130 or 143
+      if Ctrl-C or SIGTERM stopped it.
+    """
+    with StopSignals() as stop:
+        try:
+            return _run(argv, stop)
+        except KeyboardInterrupt:  # before the job or after it
+            print(stop.sentence(local=True, resumes=False), file=sys.stderr)
+            return stop.exit_status
+
+
+def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
+    parser = arguments.forget_parser()
+    args, others = parser.parse_known_args(argv)
+    local = is_local_runner(args.runner)
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL if local else logging.INFO)
+    with ExitStack() as stack:
+        try:
+            pipeline_options = beam_options(others)
+            FileSystems.set_options(pipeline_options)  # for the files that this process looks at
+            options = arguments.forget_options(args)
+            workers = len(os.sched_getaffinity(0)) if args.workers is None else args.workers
+            runner = choose_runner(args.runner, pipeline_options, workers)
+            published = _begin(options, stack)
+        except (ValueError, BuildError) as error:
+            parser.error(str(error))
+
+        def job() -> None:
+            pipeline = beam.Pipeline(runner=runner, options=pipeline_options)
+            add_forget(pipeline, options)
+            pipeline.run().wait_until_finish()
+
+        if not published and (status := run_job(job, stop, local=local)):
+            return status
+        return _end(options, args.directory)
+
+
+def _begin(options: ForgetOptions, stack: ExitStack) -> bool:
+    """Takes possession of the directory until the stack is closed.
+
+    Returns:
+      Whether the same command was killed after it had published its version.
+
+    Raises:
+      BuildError: nothing can be forgotten now.
+    """
+    check_foreign(options)
+    if files.is_local(options.output):
+        stack.enter_context(output_lock(options.staging))
+    if is_published(options):
+        return True
+    check_no_unfinished_build(options)
+    if not files.is_local(options.output):
+        write_marker(options.staging)
+    return False
+
+
+def _end(options: ForgetOptions, directory: str) -> int:
+    """Deletes what a kill may have left, and prints what was forgotten; returns the status."""
+    write_tfds_files(options.staging, options.launch)
+    delete_unlisted(options.output)
+    forgotten = ForgetReport.from_bytes(files.read(options.staging.report))
+    delete_staging(options.staging)
+    kept = [version.number for version in read_versions(options.output).versions]
+    print(forget_summary(forgotten, directory, kept), end="")
+    if forgotten.missing:
+        names = ", ".join(map(repr, forgotten.missing[:10]))
+        more = f" and {len(forgotten.missing) - 10:,} more" if len(forgotten.missing) > 10 else ""
+        print(f"nowhere in {directory}: {names}{more}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
