@@ -81,9 +81,7 @@ class Versions:
             raise ValueError(f"versions are numbered {numbers}, must be ascending from 1 on")
         ended = list(self.ended)
         if ended != sorted(set(ended) - set(numbers)) or (ended and ended[0] < 1):
-            raise ValueError(
-                f"versions {ended} have ended, must be ascending, and not in {numbers}"
-            )
+            raise ValueError(f"ended versions are {ended}, must be ascending and not in {numbers}")
 
     @property
     def newest(self) -> Version:

@@ -283,17 +283,21 @@ def test_refuses_a_damaged_manifest(text: str) -> None:
     ("inputs", "sentence"),
     [
         pytest.param(
-            11, "11 inputs, but 6 written + 1 duplicates + 0 known + 3 quarantined = 10", id="lost"
+            11,
+            "11 inputs, but 5 written + 1 duplicates + 0 known + 3 quarantined + 1 forgotten = 10",
+            id="lost",
         ),
         pytest.param(
-            9, "9 inputs, but 6 written + 1 duplicates + 0 known + 3 quarantined = 10", id="made"
+            9,
+            "9 inputs, but 5 written + 1 duplicates + 0 known + 3 quarantined + 1 forgotten = 10",
+            id="made",
         ),
     ],
 )
 def test_counts_that_do_not_add_up(inputs: int, sentence: str) -> None:
     sentence = f"records were lost or made up: {sentence}; do not use this dataset"
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
-        replace(GENERATION.counts, inputs=inputs)
+        replace(GENERATION.counts, inputs=inputs, written=5, forgotten=1)
 
 
 def test_counts_that_do_not_add_up_are_refused_in_a_file() -> None:
@@ -314,3 +318,35 @@ def test_dealt_histogram_is_that_of_dealing_one_by_one(counts: list[int], shards
     assert histogram.tolist() == expected
     assert (abs(histogram - np.array(counts) / shards) < 1).all()
     assert np.ptp(histogram.sum(axis=1)) <= 1
+
+
+def test_what_was_dealt_has_those_forgotten_since() -> None:
+    train = GENERATION.splits["train"]
+    shards = (
+        replace(train.shards[0], forgotten=(0, 1, 1)),
+        replace(train.shards[1], forgotten=(0,)),
+    )
+    left = replace(train, shards=shards)
+    assert left.dealt_layout_counts.tolist() == [4 + 2, 1 + 2]
+    assert train.dealt_layout_counts.tolist() == [4, 1]
+    with pytest.raises(ValueError, match="has forgotten records of layout 2, there are 2"):
+        replace(train, shards=(replace(train.shards[0], forgotten=(2,)),))
+    splits = {**GENERATION.splits, "train": left}
+    stored = replace(MANIFEST, generations=(replace(GENERATION, splits=splits),))
+    assert Manifest.from_json(stored.to_json()) == stored
+
+
+@pytest.mark.parametrize("names", [(), ("summary.json", "summary-00001.json")])
+def test_a_generation_has_one_summary(names: tuple[str, ...]) -> None:
+    listed = {version_file(1, name): FileChecksum(size_bytes=1, crc32c=1) for name in names}
+    with pytest.raises(ValueError, match=f"generation 1 names {len(names)} summaries"):
+        _ = replace(GENERATION, files=listed).summary_name
+
+
+def test_the_files_of_a_version() -> None:
+    names = MANIFEST.file_names
+    assert {"versions/00001/manifest.json", "versions/00001/excluded.json", LISTING} < names
+    assert {name for name in names if name.startswith("receipts-test")} == {
+        f"receipts-test-00000{end}"
+        for end in (".tfrecord", ".index.npz", ".lookup.npz", ".summary.json", ".idx")
+    }

@@ -25,6 +25,25 @@ def test_the_newest_is_the_last() -> None:
     assert Versions.first(b"first").versions == VERSIONS.versions[:1]
 
 
+def test_a_version_that_has_ended_is_named() -> None:
+    left = VERSIONS.adding(5, b"fifth").ending([2, 4])
+    assert [one.number for one in left.versions] == [1, 5]
+    assert Versions.from_bytes(left.to_bytes()) == left
+    with pytest.raises(
+        ValueError, match=r"^version 4 has ended, as receipts in it had to be forgo"
+    ):
+        left.find(4)
+    assert left.ending([1]).ended == (1, 2, 4)
+    with pytest.raises(ValueError, match="must be ascending"):
+        left.ending([1, 5])
+
+
+@pytest.mark.parametrize("ended", [(2, 1), (4,), (0,), (3, 3)])
+def test_numbers_of_ended_versions(ended: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="must be ascending and not in"):
+        Versions(versions=VERSIONS.versions, ended=ended)
+
+
 @pytest.mark.parametrize("number", [3, 0, -1, 5])
 def test_a_version_that_is_not_there(number: int) -> None:
     sentence = f"there is no version {number}: choose one of 1, 2, 4"

@@ -25,6 +25,7 @@ CHUNK = "prepared/0000012-000102030405060708090a0b0c0d0e0f"
         (STAGING.starts, "starts"),
         (f"{STAGING.finished(LAUNCH)}/manifest.json", f"finished-{LAUNCH}/manifest.json"),
         (STAGING.publishing, "publishing"),
+        (STAGING.report, "report.json"),
         (
             Staging(STAGING.dry_run(LAUNCH)).plan,
             f"dry-run-{LAUNCH}/_staging/plan.json",
