@@ -4,7 +4,13 @@ from pathlib import Path
 
 from beam_jobs.errors import BuildError
 from beam_jobs.options import Base, BuildOptions, JobOptions
-from beam_jobs.prepare.staging import MARKER, STAGING, Staging, is_staging_file
+from beam_jobs.prepare.staging import (
+    MARKER,
+    STAGING,
+    Staging,
+    is_staging_file,
+    remove_if_empty,
+)
 from beam_jobs.storage import files
 from beam_jobs.storage.checksums import checksum
 from beam_jobs.writing.publication import begun_publication, read_completed
@@ -132,7 +138,12 @@ def delete_unlisted(output: str) -> None:
     root = output.rstrip("/") + "/"
     names = [path.removeprefix(root) for path in files.list_below(output)]
     unlisted = [name for name in names if is_dataset_file(name) and name not in listed]
-    files.delete([files.join(output, name) for name in unlisted if base.has(name)])
+    deleted = [files.join(output, name) for name in unlisted if base.has(name)]
+    files.delete(deleted)
+    if files.is_local(output):
+        folders = {parent for path in deleted for parent in Path(path).parents}
+        for folder in sorted(folders - set(Path(output, "versions").parents), reverse=True):
+            remove_if_empty(folder)  # of an ended version
 
 
 def is_published(options: JobOptions) -> bool:
