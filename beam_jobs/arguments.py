@@ -130,9 +130,7 @@ def parser() -> CommandParser:
     _IMAGES.add_to(
         group, "max_pixels", "min_side", "max_input_bytes", "max_memory_bytes", "max_seconds"
     )
-    group = result.add_argument_group("running")
-    _add_running(group)
-    group.add_argument("--quiet", action="store_true", help="no progress bar")
+    _add_running(result.add_argument_group("running"))
     return result
 
 
@@ -149,6 +147,7 @@ def _add_running(group: Any) -> None:
         metavar="N",
         help="processes of the local runner (default: one per core)",
     )
+    group.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
 def _add_input(group: Any) -> None:

@@ -22,7 +22,7 @@ from beam_jobs.compact_job import add_compact
 from beam_jobs.errors import BuildError
 from beam_jobs.options import CompactOptions
 from beam_jobs.prepare.staging import delete_staging, write_marker
-from beam_jobs.running import report
+from beam_jobs.running import progress, report
 from beam_jobs.running.execution import run_job
 from beam_jobs.running.runner import beam_options, choose_runner, is_local_runner
 from beam_jobs.storage import files
@@ -77,7 +77,8 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
         def job() -> None:
             pipeline = beam.Pipeline(runner=runner, options=pipeline_options)
             add_compact(pipeline, options)
-            pipeline.run().wait_until_finish()
+            with progress.shown(options, enabled=local and not args.quiet):
+                pipeline.run().wait_until_finish()
 
         if status := run_job(job, stop, local=local):
             return status

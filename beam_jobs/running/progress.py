@@ -1,4 +1,4 @@
-"""A progress bar for a running build, from what has appeared in its staging directory."""
+"""A progress bar for a running job, from what has appeared in its staging directory."""
 
 import json
 import posixpath
@@ -12,7 +12,7 @@ from apache_beam.io.filesystems import FileSystems
 from tqdm import tqdm
 
 from beam_jobs.errors import BuildError
-from beam_jobs.options import BuildOptions
+from beam_jobs.options import BuildOptions, CompactOptions, DealOptions
 from beam_jobs.prepare.prepared_chunk import PreparedChunk
 from beam_jobs.storage import files
 from schemas.file_names import is_index_file
@@ -23,32 +23,42 @@ _LOOKING_FRACTION = 0.05  # of the time, at most
 
 
 @contextmanager
-def shown(options: BuildOptions, *, enabled: bool) -> Iterator[None]:
+def shown(options: BuildOptions | CompactOptions, *, enabled: bool) -> Iterator[None]:
     """Shows a bar on standard error while the block runs."""
     if not enabled:
         yield
         return
-    done = threading.Event()
-    thread = threading.Thread(target=_watch, args=(options, done), daemon=True)
+    done, succeeded = threading.Event(), threading.Event()
+    thread = threading.Thread(target=_watch, args=(options, done, succeeded), daemon=True)
     thread.start()
     try:
         yield
+        succeeded.set()
     finally:
         done.set()
         thread.join()
 
 
-def _watch(options: BuildOptions, done: threading.Event) -> None:
+def _watch(
+    options: BuildOptions | CompactOptions, done: threading.Event, succeeded: threading.Event
+) -> None:
     local = FileSystems.get_scheme(options.output) is None
     interval_s = _LOCAL_INTERVAL_S if local else _REMOTE_INTERVAL_S
-    with tqdm(desc="reading the table", unit=" images", dynamic_ncols=True) as bar:
-        watcher = _Watcher(bar, options)
+    if isinstance(options, BuildOptions):
+        first, unit = "reading the table", " images"
+    else:
+        first, unit = "reading the indexes", " shards"
+    with tqdm(desc=first, unit=unit, dynamic_ncols=True) as bar:
+        watcher = _watcher(bar, options)
         pause_s = interval_s
         while not done.wait(pause_s):
             started_s = time.monotonic()
             with suppress(OSError, BuildError):  # a file was moved meanwhile: look again
                 watcher.look()
             pause_s = _pause_s(interval_s, time.monotonic() - started_s)
+        # What the last look came too early for has left the staging directory.
+        if succeeded.is_set() and bar.total is not None:
+            watcher.finish()
 
 
 def _pause_s(interval_s: float, look_s: float) -> float:
@@ -57,36 +67,54 @@ def _pause_s(interval_s: float, look_s: float) -> float:
     return max(interval_s, look_s * (1 / _LOOKING_FRACTION - 1))
 
 
-class _Watcher:
-    """Brings a bar up to date, and lists a folder only while files come into it."""
+def _watcher(
+    bar: tqdm, options: BuildOptions | CompactOptions
+) -> "_BuildWatcher | _CompactWatcher":
+    if isinstance(options, BuildOptions):
+        return _BuildWatcher(bar, options)
+    return _CompactWatcher(bar, options)
+
+
+class _BuildWatcher:
+    """Brings the bar of a build up to date, and lists a folder only while files come into it."""
 
     def __init__(self, bar: tqdm, options: BuildOptions) -> None:
         self._bar = bar
-        self._options = options
+        self._staging = options.staging
         self._seen: set[str] = set()
         self._rejected = 0
-        self._shards = 0  # 0: not planned yet
+        self._shards = _Shards(options)
 
     def look(self) -> None:
         if self._bar.total is None:
             self._read_inputs()
         elif self._bar.n < self._bar.total:
             self._count_prepared()
-        elif not self._shards:
-            self._read_plan()
+        elif not self._shards.planned:
+            self._shards.read_plan()
+        if self._shards.planned:
+            self._shards.count_finished()
+        self._show()
+
+    def finish(self) -> None:
+        self._bar.update(self._bar.total - self._bar.n)
+        self._shards.finished = self._shards.planned
+        self._show()
+
+    def _show(self) -> None:
         parts = [f"rejected {self._rejected}"] if self._rejected else []
-        if self._shards:
-            parts.append(f"shards {self._count_finished()}/{self._shards}")
+        if self._shards.planned:
+            parts.append(f"shards {self._shards.finished}/{self._shards.planned}")
         self._bar.set_postfix_str(", ".join(parts))
 
     def _read_inputs(self) -> None:
-        inputs = self._options.staging.inputs
+        inputs = self._staging.inputs
         if files.exists(inputs):
-            self._bar.set_description("preparing")
+            self._bar.set_description("preparing", refresh=False)
             self._bar.reset(total=json.loads(files.read(inputs)))
 
     def _count_prepared(self) -> None:
-        new = sorted(set(self._options.staging.list_sidecars()) - self._seen)
+        new = sorted(set(self._staging.list_sidecars()) - self._seen)
         sidecars = files.read_ranges((path, 0, sys.maxsize) for path in new)
         for path, data in zip(new, sidecars, strict=True):
             try:
@@ -97,11 +125,46 @@ class _Watcher:
             self._rejected += len(chunk.rejected)
             self._bar.update(chunk.inputs)
 
-    def _read_plan(self) -> None:
-        plan = self._options.staging.plan
-        if files.exists(plan):
-            self._shards = sum(json.loads(files.read(plan))["shards"])
 
-    def _count_finished(self) -> int:
-        names = map(posixpath.basename, files.list_below(self._options.finished_directory))
-        return sum(is_index_file(name) for name in names)
+class _CompactWatcher:
+    """Brings the bar of a compaction up to date."""
+
+    def __init__(self, bar: tqdm, options: CompactOptions) -> None:
+        self._bar = bar
+        self._shards = _Shards(options)
+
+    def look(self) -> None:
+        self._shards.count_finished()
+        if not self._shards.finished:
+            return  # the plan may still be that of a launch that was killed
+        if self._bar.total is None:
+            self._shards.read_plan()
+            self._bar.set_description("writing shards", refresh=False)
+            self._bar.reset(total=self._shards.planned)
+        self._bar.update(self._shards.finished - self._bar.n)
+
+    def finish(self) -> None:
+        self._bar.update(self._bar.total - self._bar.n)
+
+
+class _Shards:
+    """Counts the shards of a launch.
+
+    Attributes:
+      planned: number of shards that it will write, 0 before it is known.
+      finished: number of shards that it has written.
+    """
+
+    def __init__(self, options: DealOptions) -> None:
+        self._plan = options.staging.plan
+        self._directory = options.finished_directory
+        self.planned = self.finished = 0
+
+    def read_plan(self) -> None:
+        if files.exists(self._plan):
+            self.planned = sum(json.loads(files.read(self._plan))["shards"])
+
+    def count_finished(self) -> None:
+        names = map(posixpath.basename, files.list_below(self._directory))
+        # They are fewer again while they are moved into the dataset directory.
+        self.finished = max(self.finished, sum(is_index_file(name) for name in names))

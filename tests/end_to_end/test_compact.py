@@ -68,6 +68,13 @@ def test_any_number_of_workers_gives_the_same_bytes(grown: Path, compacted: Path
     assert contents(copy) == contents(compacted)
 
 
+@pytest.mark.parametrize("quiet", [True, False])
+def test_a_bar_is_shown_unless_it_is_quiet(grown: Path, tmp_path: Path, capsys, quiet: bool):
+    copy = Path(shutil.copytree(grown, tmp_path / "copy"))
+    assert main([str(copy), "--workers=1", *(["--quiet"] if quiet else [])]) == 0
+    assert ("reading the indexes: " in capsys.readouterr().err) is not quiet
+
+
 def test_one_generation_is_dealt_only_to_other_shards(compacted: Path, tmp_path: Path, capsys):
     before = contents(compacted)
     assert main([str(compacted), "--workers=1"]) == 0

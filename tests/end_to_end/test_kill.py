@@ -2,14 +2,12 @@
 
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +15,8 @@ import pytest
 
 pytest.importorskip("apache_beam")
 
-from beam_jobs.writing.output import read_manifest
 from schemas.file_names import COMPLETED
-from schemas.tfrecord import read_records
-from tests.support.receipts import contents, read_table, write_receipts, write_table
+from tests.support.receipts import contents, write_receipts
 
 OPTIONS = ("--shards=3", "--max-side=64", "--workers=2", "--quiet")
 # Each kill comes a random moment after so many files of a kind are there.
@@ -34,8 +30,6 @@ MOMENTS = [
     ("*/_staging/finished-*/receipts-*", 6),
     ("*/receipts-*", 1),
 ]
-
-NEWEST = (COMPLETED, "dataset_info.json", "features.json")  # of the newest version
 
 
 def command(table: Path, output: Path) -> list[str]:
@@ -83,33 +77,6 @@ def workers_of(process: subprocess.Popen) -> list[Any]:
                 if "beam_jobs.running.local_worker" in each.cmdline():
                     workers.append(each)
     return workers
-
-
-@contextmanager
-def version_1_is_read(directory: Path) -> Iterator[list[str | None]]:
-    """Reads all records of version 1 in a loop; yields what each reading ended with."""
-    readings: list[str | None] = []
-    ended = threading.Event()
-
-    def read() -> None:
-        while not ended.is_set():
-            try:
-                manifest = read_manifest(str(directory), 1)
-                for split in manifest.splits.values():
-                    for shard in split.shards:
-                        with (directory / shard.name).open("rb") as file:
-                            assert len(list(read_records(file))) == shard.records
-                readings.append(None)
-            except Exception as error:  # whatever a reader may meet
-                readings.append(repr(error))
-
-    thread = threading.Thread(target=read)
-    thread.start()
-    try:
-        yield readings
-    finally:
-        ended.set()
-        thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -160,40 +127,6 @@ def test_killed_replacement_leaves_the_old_dataset(many: Path, tmp_path: Path):
     subprocess.run([*command(many, output), "--overwrite"], check=True, capture_output=True)
     assert contents(output) != before
     assert not (output / "_staging").exists()
-
-
-def test_killed_appends_resume_and_the_older_version_is_read_meanwhile(
-    many: Path, tmp_path: Path, build: Callable[..., int]
-):
-    rows = read_table(many)
-    for row in rows:
-        row["image"] = str(many.parent / row["image"])
-    first = write_table(tmp_path / "first.jsonl", rows[::2])
-    second = write_table(tmp_path / "second.jsonl", rows)
-    run(first, tmp_path / "old")
-    shutil.copytree(tmp_path / "old", tmp_path / "whole")
-    run(second, tmp_path / "whole", "--append")
-    expected = contents(tmp_path / "whole")
-    before = contents(tmp_path / "old")
-    rng = random.Random(1)
-    moments = [*MOMENTS[:-1], ("*/versions/00002/*", 1)]
-    for moment, (pattern, count) in enumerate(moments):
-        folder = tmp_path / f"killed-{moment}"
-        output = folder / "out"
-        shutil.copytree(tmp_path / "old", output)
-        with version_1_is_read(output) as readings:
-            process = start(second, output, "--append")
-            wait_for(pattern, count, folder, process)
-            time.sleep(rng.random() / 20)
-            kill(process)
-            left = contents(output)
-            changed = {name for name in before if left.get(name) != before[name]}
-            assert changed <= set(NEWEST)
-            assert build(second, output, *OPTIONS, "--append", "--workers=1") == 0
-        assert len(readings) > 3
-        assert set(readings) == {None}
-        assert contents(output) == expected
-        assert not (output / "_staging").exists()
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -2,7 +2,9 @@
 
 import io
 import json
+import time
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ pytest.importorskip("apache_beam")
 from tqdm import tqdm
 
 from beam_jobs.images.image import ImageOptions
-from beam_jobs.options import BuildOptions
+from beam_jobs.options import BuildOptions, CompactOptions
 from beam_jobs.prepare.preparer import ChunkPreparer
 from beam_jobs.running import progress
 from beam_jobs.sources.row import Row
@@ -60,7 +62,7 @@ def test_a_build_is_watched_from_its_table_to_its_shards(
     options: BuildOptions, tmp_path: Path, listed: Counter[str]
 ) -> None:
     with tqdm(file=io.StringIO()) as bar:
-        watcher = progress._Watcher(bar, options)
+        watcher = progress._BuildWatcher(bar, options)
         watcher.look()
         assert (bar.total, bar.n, bar.postfix) == (None, 0, "")
 
@@ -85,7 +87,54 @@ def test_a_build_is_watched_from_its_table_to_its_shards(
         files.write(files.join(options.finished_directory, index), b"")
         watcher.look()
         assert bar.postfix == "rejected 2, shards 1/3"
+        files.delete_tree(options.finished_directory)  # as when they are moved into the dataset
+        watcher.look()
+        assert bar.postfix == "rejected 2, shards 1/3"
+        watcher.finish()
+        assert (bar.n, bar.postfix) == (4, "rejected 2, shards 3/3")
     assert listed["prepared"] == 2, "a folder is listed that nothing comes into"
+
+
+def test_a_compaction_is_watched_from_its_first_shard_to_its_last(tmp_path: Path) -> None:
+    options = CompactOptions(output=str(tmp_path / "out"), image={}, labels=())
+    files.write(options.staging.plan, b'{"shards": [9, 9]}')  # of a launch that was killed
+    with tqdm(file=io.StringIO()) as bar:
+        watcher = progress._CompactWatcher(bar, options)
+        watcher.look()
+        assert (bar.total, bar.n) == (None, 0)
+
+        files.write(options.staging.plan, b'{"shards": [2, 1]}')
+        for number in range(2):
+            for kind in ("tfrecord", "index.npz"):
+                name = f"receipts-train-{number:05}.{kind}"
+                files.write(files.join(options.finished_directory, name), b"")
+            watcher.look()
+            assert (bar.desc, bar.total, bar.n) == ("writing shards: ", 3, number + 1)
+        files.delete_tree(options.finished_directory)  # as when they are moved into the dataset
+        watcher.look()
+        assert (bar.total, bar.n) == (3, 2)
+        watcher.finish()
+        assert (bar.total, bar.n) == (3, 3)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_only_a_job_that_succeeds_fills_the_bar(
+    options: BuildOptions, monkeypatch: pytest.MonkeyPatch, capsys, fails: bool
+) -> None:
+    monkeypatch.setattr(progress, "_LOCAL_INTERVAL_S", 0.001)
+    files.write(options.staging.inputs, b"4")
+    with (
+        pytest.raises(KeyError) if fails else nullcontext(),
+        progress.shown(options, enabled=True),
+    ):
+        shown, end = "", time.monotonic() + 60
+        while "0/4" not in shown and time.monotonic() < end:
+            time.sleep(0.01)
+            shown += capsys.readouterr().err
+        assert "0/4" in shown
+        if fails:
+            raise KeyError
+    assert ("4/4" in capsys.readouterr().err) is not fails
 
 
 @pytest.mark.parametrize(
