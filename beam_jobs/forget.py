@@ -22,6 +22,7 @@ from beam_jobs.forget_job import add_forget
 from beam_jobs.forgetting.publish import ForgetReport
 from beam_jobs.options import ForgetOptions
 from beam_jobs.prepare.staging import delete_staging, write_marker
+from beam_jobs.running import progress
 from beam_jobs.running.execution import run_job
 from beam_jobs.running.report import forget_summary
 from beam_jobs.running.runner import beam_options, choose_runner, is_local_runner
@@ -71,7 +72,8 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
         def job() -> None:
             pipeline = beam.Pipeline(runner=runner, options=pipeline_options)
             add_forget(pipeline, options)
-            pipeline.run().wait_until_finish()
+            with progress.shown(options, enabled=local and not args.quiet):
+                pipeline.run().wait_until_finish()
 
         if not published and (status := run_job(job, stop, local=local)):
             return status

@@ -4,6 +4,7 @@ The record indexes and listings of all versions are searched for the ids. Only s
 of the newest version that hold some are read as a whole; no image is decoded.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 
 import apache_beam as beam
@@ -15,6 +16,7 @@ from beam_jobs.forgetting.rewrite import read_shard_summary, rewrite_listing, re
 from beam_jobs.forgetting.search import Found, search, searched_files
 from beam_jobs.options import Base, ForgetOptions
 from beam_jobs.sharding.histograms import Histogram
+from beam_jobs.storage import files
 from beam_jobs.writing.output import read_excluded, read_manifest
 from beam_jobs.writing.shards import ShardWriter
 from schemas.manifest import Manifest, Shard
@@ -105,7 +107,10 @@ def _plan(_: None, *, found: Sequence[Found], options: ForgetOptions) -> ForgetP
     assert options.base is not None
     manifests = _manifests(options.base)
     excluded = read_excluded(options.base.directory, manifests[-1])
-    return make_plan(manifests, found, excluded, options)
+    plan = make_plan(manifests, found, excluded, options)
+    # For the progress bar.
+    files.write(options.staging.plan, json.dumps({"shards": [len(plan.shards)]}).encode())
+    return plan
 
 
 def _kept_shards(plan: ForgetPlan, *, manifest: Manifest) -> Iterator[tuple[int, str, Shard]]:

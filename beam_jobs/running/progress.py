@@ -12,7 +12,7 @@ from apache_beam.io.filesystems import FileSystems
 from tqdm import tqdm
 
 from beam_jobs.errors import BuildError
-from beam_jobs.options import BuildOptions, CompactOptions, DealOptions
+from beam_jobs.options import BuildOptions, JobOptions
 from beam_jobs.prepare.prepared_chunk import PreparedChunk
 from beam_jobs.storage import files
 from schemas.file_names import is_index_file
@@ -23,7 +23,7 @@ _LOOKING_FRACTION = 0.05  # of the time, at most
 
 
 @contextmanager
-def shown(options: BuildOptions | CompactOptions, *, enabled: bool) -> Iterator[None]:
+def shown(options: JobOptions, *, enabled: bool) -> Iterator[None]:
     """Shows a bar on standard error while the block runs."""
     if not enabled:
         yield
@@ -39,9 +39,7 @@ def shown(options: BuildOptions | CompactOptions, *, enabled: bool) -> Iterator[
         thread.join()
 
 
-def _watch(
-    options: BuildOptions | CompactOptions, done: threading.Event, succeeded: threading.Event
-) -> None:
+def _watch(options: JobOptions, done: threading.Event, succeeded: threading.Event) -> None:
     local = FileSystems.get_scheme(options.output) is None
     interval_s = _LOCAL_INTERVAL_S if local else _REMOTE_INTERVAL_S
     if isinstance(options, BuildOptions):
@@ -67,12 +65,10 @@ def _pause_s(interval_s: float, look_s: float) -> float:
     return max(interval_s, look_s * (1 / _LOOKING_FRACTION - 1))
 
 
-def _watcher(
-    bar: tqdm, options: BuildOptions | CompactOptions
-) -> "_BuildWatcher | _CompactWatcher":
+def _watcher(bar: tqdm, options: JobOptions) -> "_BuildWatcher | _ShardsWatcher":
     if isinstance(options, BuildOptions):
         return _BuildWatcher(bar, options)
-    return _CompactWatcher(bar, options)
+    return _ShardsWatcher(bar, options)
 
 
 class _BuildWatcher:
@@ -126,10 +122,10 @@ class _BuildWatcher:
             self._bar.update(chunk.inputs)
 
 
-class _CompactWatcher:
-    """Brings the bar of a compaction up to date."""
+class _ShardsWatcher:
+    """Brings the bar of a job up to date that reads no images, such as a compaction."""
 
-    def __init__(self, bar: tqdm, options: CompactOptions) -> None:
+    def __init__(self, bar: tqdm, options: JobOptions) -> None:
         self._bar = bar
         self._shards = _Shards(options)
 
@@ -155,7 +151,7 @@ class _Shards:
       finished: number of shards that it has written.
     """
 
-    def __init__(self, options: DealOptions) -> None:
+    def __init__(self, options: JobOptions) -> None:
         self._plan = options.staging.plan
         self._directory = options.finished_directory
         self.planned = self.finished = 0

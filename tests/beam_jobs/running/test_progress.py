@@ -99,7 +99,7 @@ def test_a_compaction_is_watched_from_its_first_shard_to_its_last(tmp_path: Path
     options = CompactOptions(output=str(tmp_path / "out"), image={}, labels=())
     files.write(options.staging.plan, b'{"shards": [9, 9]}')  # of a launch that was killed
     with tqdm(file=io.StringIO()) as bar:
-        watcher = progress._CompactWatcher(bar, options)
+        watcher = progress._ShardsWatcher(bar, options)
         watcher.look()
         assert (bar.total, bar.n) == (None, 0)
 
