@@ -61,16 +61,37 @@ test-halves: .venv-build/ready .venv-train/ready
 peers: .venv-peers/ready
 	.venv-peers/bin/python -m benchmarks.peers $(DATA)
 
-# What TensorFlow Data Validation reads of a dataset: of two samples of the same receipts, and of one whose totals and
-# layouts have shifted. It has an environment, and a Python, of its own.
+# What others read of a dataset directory as it was built, and of one with three generations: TensorFlow Datasets, DALI,
+# PyTorch and Grain (`.venv-peers`), each in a process of its own, and TensorFlow Data Validation, which has an
+# environment, and a Python, of its own. The first two also read a compacted dataset, and pixels. The last one also
+# looks for shifts: between two samples of the same receipts, and to one whose totals and layouts have shifted.
 INTEROP := build/interop
-interop: .venv/ready .venv-tfdv/ready
+INTEROP_BUILD := $(BIN)/python -m beam_jobs.build --quiet --shards train=3,validation=2
+INTEROP_LABELS := --label total:float --label language:category
+INTEROP_READ := $(addprefix $(INTEROP)/,receipts grown)
+INTEROP_FORMS := $(addprefix $(INTEROP)/,compacted pixels)
+INTEROP_TABLES := $(INTEROP)/tables
+interop: .venv/ready .venv-peers/ready .venv-tfdv/ready
 	rm -rf $(INTEROP)
-	$(BIN)/python -m benchmarks.receipts $(INTEROP)/receipts --count 1200 --layouts 30 --size small
-	$(BIN)/python -m benchmarks.interop.samples $(INTEROP)/receipts/receipts.jsonl
-	for sample in first second shifted; do $(BIN)/python -m beam_jobs.build --output $(INTEROP)/$$sample \
-	  --input $(INTEROP)/receipts/$$sample.jsonl --label total:float --label language:category || exit 1; done
-	.venv-tfdv/bin/python -m benchmarks.interop.tfdv $(addprefix $(INTEROP)/,first second shifted)
+	$(BIN)/python -m benchmarks.receipts $(INTEROP_TABLES) --count 1200 --layouts 30 --size small
+	$(BIN)/python -m benchmarks.interop.samples $(INTEROP_TABLES)/receipts.jsonl
+	for name in receipts first second shifted; do $(INTEROP_BUILD) $(INTEROP_LABELS) \
+	  --input $(INTEROP_TABLES)/$$name.jsonl --output $(INTEROP)/$$name || exit 1; done
+	$(INTEROP_BUILD) $(INTEROP_LABELS) --input $(INTEROP_TABLES)/first.jsonl --output $(INTEROP)/pixels \
+	  --encoding raw --raw-size 96x64
+	$(INTEROP_BUILD) $(INTEROP_LABELS) --input $(INTEROP_TABLES)/third_1.jsonl --output $(INTEROP)/grown
+	for name in third_2 third_3; do $(INTEROP_BUILD) --append \
+	  --input $(INTEROP_TABLES)/$$name.jsonl --output $(INTEROP)/grown || exit 1; done
+	cp -r $(INTEROP)/grown $(INTEROP)/compacted
+	$(BIN)/python -m beam_jobs.compact $(INTEROP)/compacted
+	.venv-peers/bin/python -m benchmarks.interop.tfds $(INTEROP)/tfds.json $(INTEROP_READ) $(INTEROP_FORMS)
+	.venv-peers/bin/python -m benchmarks.interop.dali $(INTEROP)/dali.json $(INTEROP_READ) $(INTEROP_FORMS)
+	$(BIN)/python -m benchmarks.interop.torch_grain expect $(INTEROP)/ids.json $(INTEROP_READ)
+	.venv-peers/bin/python -m benchmarks.interop.torch_grain check $(INTEROP)/ids.json $(INTEROP_READ) \
+	  --results $(INTEROP)/torch_grain.json
+	.venv-tfdv/bin/python -m benchmarks.interop.tfdv $(INTEROP)/tfdv.json $(INTEROP_READ) \
+	  --shifts $(addprefix $(INTEROP)/,first second shifted)
+	$(BIN)/python -m benchmarks.interop $(addprefix $(INTEROP)/,tfds.json dali.json torch_grain.json tfdv.json)
 
 # The archive of sources and, built from it, the wheel that a release uploads.
 dist: | $(UV)

@@ -1,1 +1,5 @@
-"""Checks of what other tools read of a dataset directory, each in an environment of its own."""
+"""What other libraries read of dataset directories: `make interop`.
+
+A module is a reader, which runs in an environment that has its library and writes rows to a file.
+`expected` has the records that it should read, and `python -m benchmarks.interop` prints all rows.
+"""

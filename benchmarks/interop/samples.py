@@ -1,8 +1,9 @@
-"""Tables of two samples of the same receipts, and of a third that has shifted.
+"""Tables of samples of the same receipts, and of one that has shifted.
 
 `first.jsonl` has every other row of a table, `second.jsonl` the others. `shifted.jsonl` is the
 second with planted shifts: totals are three times as high, and of all layouts but the most frequent
-one only a third of the receipts is left. All lie beside the table, as images are named from there.
+one only a third of the receipts is left. `third_1.jsonl` to `third_3.jsonl` have a third of the
+rows each. All lie beside the table, as images are named from there.
 """
 
 import argparse
@@ -24,7 +25,8 @@ def samples(rows: Sequence[Row], *, seed: int = 0) -> dict[str, list[Row]]:
     """Makes the tables: name to its rows."""
     shuffled = random.Random(seed).sample(rows, len(rows))
     first, second = shuffled[::2], shuffled[1::2]
-    return {"first": first, "second": second, "shifted": _shifted(second)}
+    thirds = {f"third_{number + 1}": shuffled[number::3] for number in range(3)}
+    return {"first": first, "second": second, "shifted": _shifted(second), **thirds}
 
 
 def _shifted(rows: Sequence[Row]) -> list[Row]:

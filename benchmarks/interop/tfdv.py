@@ -1,16 +1,15 @@
 """Checks what TensorFlow Data Validation reads of dataset directories, and that it finds a shift.
 
-It also counts the records of the first directory by itself, which has to give the same statistics.
-It needs three directories: two of samples of the same receipts, and a third whose totals and
-layouts have shifted (`benchmarks.interop.samples` makes their tables). `make interop` builds them
-and runs this in an environment that has TensorFlow Data Validation. Exits with 1 where something
-was not read, or found, as it should be.
+Of each directory, it reads the statistics of the newest version, and makes those of the version's
+shards by itself, which have to be the same. Shifts are those from a directory to another sample of
+the same receipts, and to one whose totals and layouts have shifted (`benchmarks.interop.samples`
+makes their tables).
 """
 
 import argparse
-import math
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,21 +21,16 @@ if __name__ == "__main__":
 import tensorflow_data_validation as tfdv
 from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 
-from schemas.file_names import schema_name, shard_name, statistics_name
-from schemas.versions import FIRST_VERSION
+from benchmarks.interop.expected import Expected, splits
+from benchmarks.interop.results import Result, save
+from benchmarks.interop.statistics import count, differences
+from schemas.file_names import schema_name, statistics_name
 
+_READER = f"TensorFlow Data Validation {tfdv.__version__}"
+_SPLIT = "train"  # in which shifts are looked for
 # Both distances are from 0, for equal shares, to 1. Samples of 600 receipts are up to 0.05 apart.
 _THRESHOLD = 0.1
 LAYOUTS, TOTALS = COMPARED = "receipt/layout", "receipt/total"
-# Medians are estimates, from bins here and from a sketch there.
-_TOLERANCES = {
-    "min": 0.0,
-    "max": 0.0,
-    "num_zeros": 0.0,
-    "mean": 1e-9,
-    "std_dev": 1e-9,
-    "median": 0.03,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,42 +46,26 @@ class Read:
     schema: Any
 
     @classmethod
-    def of(cls, directory: Path, split: str) -> "Read":
-        """Reads a directory.
+    def of(cls, expected: Expected) -> "Read":
+        """Reads the statistics of the newest version.
 
         Raises:
           ValueError: the statistics have no such split.
         """
-        everything = tfdv.load_stats_binary(str(directory / statistics_name(FIRST_VERSION)))
-        own = [dataset for dataset in everything.datasets if dataset.name == split]
+        directory, version = expected.directory, expected.manifest.version
+        everything = tfdv.load_stats_binary(str(directory / statistics_name(version)))
+        own = [dataset for dataset in everything.datasets if dataset.name == expected.split]
         if not own:
             names = [dataset.name for dataset in everything.datasets]
-            raise ValueError(f"{directory} has no split {split!r}, but {names}")
+            raise ValueError(f"{directory} has no split {expected.split!r}, but {names}")
         return cls(
             statistics=statistics_pb2.DatasetFeatureStatisticsList(datasets=own),
-            schema=tfdv.load_schema_text(str(directory / schema_name(FIRST_VERSION))),
+            schema=tfdv.load_schema_text(str(directory / schema_name(version))),
         )
-
-    @property
-    def features(self) -> Mapping[str, Any]:
-        """Feature name to its FeatureNameStatistics."""
-        [dataset] = self.statistics.datasets
-        return {feature.path.step[0]: feature for feature in dataset.features}
 
     def anomalies(self) -> Mapping[str, str]:
         """Feature name to what contradicts the schema."""
         return _described(tfdv.validate_statistics(self.statistics, self.schema))
-
-    def without_histogram(self) -> list[str]:
-        """Names of the features of numbers that have values, but not both histograms."""
-        return [
-            name
-            for name, feature in self.features.items()
-            if feature.WhichOneof("stats") == "num_stats"
-            and feature.num_stats.common_stats.tot_num_values
-            and {histogram.type for histogram in feature.num_stats.histograms}
-            != {statistics_pb2.Histogram.STANDARD, statistics_pb2.Histogram.QUANTILES}
-        ]
 
     def shifts(self, other: "Read", kind: str) -> tuple[Mapping[str, float], Mapping[str, str]]:
         """Compares these records with others, by their layouts and totals.
@@ -118,77 +96,75 @@ class Read:
         return measured, _described(found)
 
 
-def differences(read: Read, shards: str) -> Iterator[str]:
-    """Yields where statistics differ from those that the library makes of the shards themselves."""
-    [counted] = tfdv.generate_statistics_from_tfrecord(shards).datasets
-    for own in counted.features:
-        [name] = own.path.step
-        feature = read.features[name]
-        if own.WhichOneof("stats") == "num_stats":
-            expected, found = own.num_stats, feature.num_stats
-            for key, tolerance in _TOLERANCES.items():
-                values = getattr(expected, key), getattr(found, key)
-                if not math.isclose(*values, rel_tol=tolerance):
-                    yield f"the {key} of {name} is {values[0]}, statistics.pb says {values[1]}"
-        elif name == LAYOUTS:
-            expected, found = (
-                {bucket.label: bucket.sample_count for bucket in one.rank_histogram.buckets}
-                for one in (own.string_stats, feature.string_stats)
-            )
-            if expected != found:
-                yield f"the counts of {name} are {expected}, statistics.pb says {found}"
-    print(f"{len(counted.features)} features were counted in {shards}")
-
-
 def _described(anomalies: Any) -> Mapping[str, str]:
     return {name: info.description for name, info in anomalies.anomaly_info.items()}
 
 
-def faults(first: Read, second: Read, shifted: Read) -> Iterator[str]:
-    """Prints what was read, and yields a sentence for whatever is not as it should be."""
-    for name, read in (("first", first), ("second", second), ("shifted", shifted)):
-        [dataset] = read.statistics.datasets
-        numbers = sum(f.WhichOneof("stats") == "num_stats" for f in read.features.values())
-        values = len(read.features[LAYOUTS].string_stats.rank_histogram.buckets)
-        print(
-            f"{name}: {dataset.num_examples} receipts, {len(read.features)} features, {numbers} of "
-            f"numbers, {values} layouts"
-        )
-        for feature, text in read.anomalies().items():
-            yield f"{name} has an anomaly in {feature}: {text}"
-        if missing := read.without_histogram():
-            yield f"{name} has no histograms of {missing}"
-    for name, other, shift in (("second", second, False), ("shifted", shifted, True)):
+def results(directory: Path) -> Iterator[Result]:
+    """Yields a row for the statistics of each split."""
+    for expected in splits(directory):
+        read = Read.of(expected)
+        [own] = read.statistics.datasets
+        faults = [f"anomaly in {name}: {text}" for name, text in read.anomalies().items()]
+        faults += differences(own, _counted(expected.shards))
+        yield Result.of(_READER, expected, "statistics", count(own, expected.records), faults)
+
+
+def _counted(shards: Sequence[Path]) -> Any:
+    """Makes the DatasetFeatureStatistics of shards, by the library."""
+    with tempfile.TemporaryDirectory() as folder:
+        # It takes one pattern, and a directory may have shards of other versions.
+        for shard in shards:
+            Path(folder, shard.name).symlink_to(shard.resolve())
+        [counted] = tfdv.generate_statistics_from_tfrecord(f"{folder}/*").datasets
+    return counted
+
+
+def shift_results(first: Path, others: Mapping[Path, bool]) -> Iterator[Result]:
+    """Yields a row for the shifts from a directory to each of others.
+
+    Args:
+      first: the directory to begin with.
+      others: directory to whether its receipts have shifted.
+    """
+    before = Read.of(Expected.of(first, _SPLIT))
+    for directory, shifted in others.items():
+        expected = Expected.of(directory, _SPLIT)
+        read = Read.of(expected)
+        faults = []
         for kind in ("drift", "skew"):
-            measured, anomalies = other.shifts(first, kind)
-            for feature in COMPARED:
-                found = feature in anomalies
-                distance = measured.get(feature)
-                listed = "not measured" if distance is None else f"{distance:.3f}"
-                print(f"{kind} of {feature} from first to {name}: {listed}, found: {found}")
-                if distance is None or found != shift:
-                    yield f"{kind} of {feature} in {name}: found {found}, should be {shift}"
+            measured, anomalies = read.shifts(before, kind)
+            for name in COMPARED:
+                distance = measured.get(name)
+                shown = "not measured" if distance is None else f"{distance:.3f}"
+                sentence = f"{kind} of {name}: {shown}, found: {name in anomalies}"
+                print(f"{first.name} to {directory.name}, {sentence}")
+                if distance is None or (name in anomalies) != shifted:
+                    faults.append(f"{sentence}, should be {shifted}")
+        [own] = read.statistics.datasets
+        part = f"shifts from {first.name}"
+        yield Result.of(_READER, expected, part, count(own, expected.records), faults)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.interop.tfdv", description=__doc__)
-    parser.add_argument("first", type=Path, help="dataset directory of a sample")
-    parser.add_argument("second", type=Path, help="dataset directory of another sample")
-    parser.add_argument("shifted", type=Path, help="dataset directory of shifted receipts")
-    parser.add_argument("--split", default="train", help="(default: %(default)s)")
+    parser.add_argument("results", type=Path, help="JSON file of the rows to write")
+    parser.add_argument("directories", nargs="+", type=Path, help="dataset directories")
+    parser.add_argument(
+        "--shifts",
+        nargs=3,
+        required=True,
+        type=Path,
+        metavar=("FIRST", "SECOND", "SHIFTED"),
+        help="dataset directories of two samples, and of shifted receipts",
+    )
     known = parser.parse_args(argv)
-    print(f"TensorFlow Data Validation {tfdv.__version__}, split {known.split}")
-    try:
-        reads = [Read.of(path, known.split) for path in (known.first, known.second, known.shifted)]
-    except (ValueError, OSError) as error:
-        parser.error(str(error))
-    shards = str(known.first / shard_name(known.split, 0)).replace("00000", "*")
-    found = [*faults(*reads), *differences(reads[0], shards)]
-    for fault in found:
-        print(f"FAULT: {fault}")
-    print(f"{len(found)} faults")
-    return 1 if found else 0
+    first, second, shifted = known.shifts
+    rows = [row for directory in known.directories for row in results(directory)]
+    rows += shift_results(first, {second: False, shifted: True})
+    save(rows, known.results)
+    return 0
 
 
 if __name__ == "__main__":

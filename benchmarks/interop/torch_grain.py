@@ -1,24 +1,31 @@
-"""Checks that PyTorch's DataLoader and Grain get the global batches that TensorFlow gets.
+"""Reads dataset directories with PyTorch's DataLoader and Grain, through tillroll's own classes.
 
-`python -m benchmarks.interop.torch_grain expect DATA_DIR IDS` writes the ids of the batches of
-`make_dataset`, and `check DATA_DIR IDS` holds those against them that each rank reads through
-`Records` and `BatchSampler`, with worker processes of PyTorch's DataLoader and of Grain. The second
-step imports no TensorFlow. Its status is 1 if any batch differs.
+`python -m benchmarks.interop.torch_grain expect IDS DIRECTORY...` writes the ids of the global
+batches of `make_dataset`. `check IDS DIRECTORY... --results RESULTS` holds those against them that
+each rank gets of `Records` and `BatchSampler`, in worker processes, and all records against those
+of the shards. The second step imports no TensorFlow.
 """
 
 import argparse
+import io
 import itertools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
-from benchmarks.harness.timing import table
+import numpy as np
+from PIL import Image
+
+from benchmarks.interop.expected import ID, IMAGE, PIXELS, Comparison, compare, splits
+from benchmarks.interop.results import Result, save
 from pipeline import Balance, BatchSampler, InputConfig, Records
 
 SPLIT = "train"
@@ -26,38 +33,52 @@ GLOBAL_BATCH_SIZE = 12
 STEPS = 200
 SEED = 7
 WORKERS = 2
-ALPHAS = (1.0, 0.3)
-WORLD_SIZES = (1, 2, 3)
-_ID = "image/source_id"
+CASES = tuple(itertools.product((1.0, 0.3), (1, 2, 3)))  # alpha, ranks
 
 Batches = list[list[str]]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.interop.torch_grain", description=__doc__
-    )
-    parser.add_argument("step", choices=("expect", "check"))
-    parser.add_argument("data_dir", help="dataset directory, local")
-    parser.add_argument("ids", type=Path, help="JSON file of the ids")
-    known = parser.parse_args(argv)
-    if known.step == "expect":
-        found = {_case(*case): _tensorflow_batches(known.data_dir, *case) for case in _cases()}
-        known.ids.write_text(json.dumps(found))
-        return 0
-    rows = comparison(known.data_dir, json.loads(known.ids.read_text()))
-    print(table(rows))
-    print("TensorFlow was imported" if "tensorflow" in sys.modules else "TensorFlow not imported")
-    return int(any(row["different"] for row in rows))
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """A way to read records in worker processes.
+
+    Attributes:
+      title: its name.
+      distribution: the package that it comes with.
+      batches: yields the ids of each batch of a sampler.
+      records: yields each record, `decoded`.
+    """
+
+    title: str
+    distribution: str
+    batches: Callable[[Records, BatchSampler], Iterable[list[str]]]
+    records: Callable[[Records], Iterable[dict[str, Any]]]
 
 
-def comparison(data_dir: str, expected: dict[str, list[Batches]]) -> list[dict[str, Any]]:
-    """Makes a row for each reader, alpha and number of ranks."""
-    records = Records(data_dir, SPLIT)
-    rows = []
-    for (name, read), (alpha, world_size) in itertools.product(_READERS.items(), _cases()):
-        different = compared = 0
+def expected_ids(directory: Path) -> dict[str, list[Batches]]:
+    """Returns the ids of the batches of TensorFlow: case to those of each rank."""
+    return {_case(*case): _tensorflow_batches(str(directory), *case) for case in CASES}
+
+
+def results(reader: Reader, directory: Path, ids: Mapping[str, list[Batches]]) -> Iterator[Result]:
+    """Yields a row for each split, and for the batches of one."""
+    name = f"{reader.title} {version(reader.distribution)}"
+    for expected in splits(directory):
+        records = Records(directory, expected.split)
+        found = compare(expected.records, reader.records(records))
+        yield Result.of(name, expected, "all records", found)
+        if expected.split == SPLIT:
+            part = f"{len(CASES)} times {STEPS} batches"
+            yield Result.of(name, expected, part, batch_comparison(reader, records, ids))
+
+
+def batch_comparison(
+    reader: Reader, records: Records, expected: Mapping[str, list[Batches]]
+) -> Comparison:
+    """Holds the batches of each rank against the expected ones, in order; counts their records."""
+    faults = []
+    wanted_ids = read_ids = 0
+    for alpha, world_size in CASES:
         for rank, wanted in enumerate(expected[_case(alpha, world_size)]):
             sampler = BatchSampler(
                 records,
@@ -68,23 +89,25 @@ def comparison(data_dir: str, expected: dict[str, list[Batches]]) -> list[dict[s
                 world_size=world_size,
                 steps=STEPS,
             )
-            for batch, ids in itertools.zip_longest(read(records, sampler), wanted):
-                different += batch != ids
-                compared += 1
-        rows.append(
-            {
-                "reader": name,
-                "alpha": alpha,
-                "ranks": world_size,
-                "batches of ranks": compared,
-                "different": different,
-            }
-        )
-    return rows
+            pairs: Iterator[tuple[list[str], list[str]]] = itertools.zip_longest(
+                reader.batches(records, sampler), wanted, fillvalue=[]
+            )
+            for step, (batch, ids) in enumerate(pairs):
+                wanted_ids += len(ids)
+                read_ids += len(batch)
+                if batch != ids:
+                    where = f"{_case(alpha, world_size)}, rank {rank}, step {step}"
+                    faults.append(f"{where}: {batch}, should be {ids}")
+    return Comparison(expected=wanted_ids, read=read_ids, faults=tuple(faults))
 
 
-def _cases() -> Iterator[tuple[float, int]]:
-    return itertools.product(ALPHAS, WORLD_SIZES)
+def decoded(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Decodes the image of a record of `Records`, as a program in a worker process would."""
+    stored = record[IMAGE]
+    if isinstance(stored, bytes):
+        with Image.open(io.BytesIO(stored)) as image:
+            return {**record, PIXELS: np.asarray(image.convert("RGB"))}
+    return {**record, IMAGE: stored.tobytes(), PIXELS: stored}
 
 
 def _case(alpha: float, world_size: int) -> str:
@@ -116,32 +139,81 @@ def _tensorflow_batches(data_dir: str, alpha: float, world_size: int) -> list[Ba
     return [of_rank(rank) for rank in range(world_size)]
 
 
-def _torch_batches(records: Records, sampler: BatchSampler) -> Iterator[list[str]]:
+def _torch_batches(records: Records, sampler: BatchSampler) -> Iterable[list[str]]:
     from torch.utils.data import DataLoader
 
-    return iter(DataLoader(records, batch_sampler=sampler, num_workers=WORKERS, collate_fn=_ids))
+    return DataLoader(records, batch_sampler=sampler, num_workers=WORKERS, collate_fn=_ids)
 
 
-def _grain_batches(records: Records, sampler: BatchSampler) -> Iterator[list[str]]:
+def _torch_records(records: Records) -> Iterator[dict[str, Any]]:
+    from torch.utils.data import DataLoader
+
+    batches = DataLoader(records, batch_size=8, num_workers=WORKERS, collate_fn=_decoded_records)
+    return itertools.chain.from_iterable(batches)
+
+
+def _grain_batches(records: Records, sampler: BatchSampler) -> Iterable[list[str]]:
+    return _grain(sampler, lambda positions: _ids([records[position] for position in positions]))
+
+
+def _grain_records(records: Records) -> Iterable[dict[str, Any]]:
+    return _grain(records, decoded)
+
+
+def _grain(source: Any, load: Callable[[Any], Any]) -> Iterable[Any]:
     import grain
 
-    return iter(
-        grain.MapDataset.source(sampler)
-        .map(lambda positions: _ids([records[position] for position in positions]))
-        # An element is a batch, so 500 of them, the default, are too many to hold ready.
+    return (
+        grain.MapDataset.source(source)
+        .map(load)
+        # An element may be a batch, so 500 of them, the default, are too many to hold ready.
         .to_iter_dataset(grain.ReadOptions(num_threads=2, prefetch_buffer_size=4))
         .mp_prefetch(grain.MultiprocessingOptions(num_workers=WORKERS))
     )
 
 
-def _ids(batch: Sequence[dict[str, Any]]) -> list[str]:
-    return [record[_ID] for record in batch]
+def _ids(batch: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [record[ID] for record in batch]
 
 
-_READERS: dict[str, Callable[[Records, BatchSampler], Iterator[list[str]]]] = {
-    f"PyTorch DataLoader, {WORKERS} workers": _torch_batches,
-    f"Grain, {WORKERS} workers": _grain_batches,
-}
+def _decoded_records(batch: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [decoded(record) for record in batch]
+
+
+_READERS = (
+    Reader(title="PyTorch", distribution="torch", batches=_torch_batches, records=_torch_records),
+    Reader(title="Grain", distribution="grain", batches=_grain_batches, records=_grain_records),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.interop.torch_grain", description=__doc__
+    )
+    parser.add_argument("step", choices=("expect", "check"))
+    parser.add_argument("ids", type=Path, help="JSON file of the ids")
+    parser.add_argument("directories", nargs="+", type=Path, help="dataset directories")
+    parser.add_argument("--results", type=Path, help="JSON file of the rows that `check` writes")
+    known = parser.parse_args(argv)
+    if known.step == "expect":
+        ids = {str(directory): expected_ids(directory) for directory in known.directories}
+        known.ids.write_text(json.dumps(ids))
+        return 0
+    if known.results is None:
+        parser.error("check needs --results")
+    ids = json.loads(known.ids.read_text())
+    rows = [
+        row
+        for reader in _READERS
+        for directory in known.directories
+        for row in results(reader, directory, ids[str(directory)])
+    ]
+    if "tensorflow" in sys.modules:
+        raise SystemExit("TensorFlow was imported, and should not be needed")
+    save(rows, known.results)
+    return 0
+
 
 if __name__ == "__main__":
     sys.exit(main())

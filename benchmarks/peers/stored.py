@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from schemas.example import decode_example
 from schemas.file_names import COMPLETED, manifest_name
-from schemas.manifest import Manifest
+from schemas.manifest import Manifest, Split
 from schemas.tfrecord import read_records
 from schemas.versions import Versions
 
@@ -41,20 +41,25 @@ def stored_images(data_dir: str) -> Iterator[StoredImage]:
       ValueError: the split is empty.
     """
     manifest = read_manifest(data_dir)
-    shards = manifest.splits[SPLIT].shards
-    if not any(shard.records for shard in shards):
+    if not manifest.splits[SPLIT].records:
         raise ValueError(f"split {SPLIT!r} of {data_dir} has no records: build it with some")
-    for shard in shards:
+    for serialized in stored_records(data_dir, manifest.splits[SPLIT]):
+        values: Any = decode_example(manifest.features, serialized)
+        yield StoredImage(
+            encoded=values["image/encoded"],
+            height=values["image/height"],
+            width=values["image/width"],
+            channels=values["image/channels"],
+            label=values["receipt/layout_id"],
+        )
+
+
+def stored_records(data_dir: str, split: Split) -> Iterator[bytes]:
+    """Yields each serialized record of a split, shard by shard."""
+    for shard in split.shards:
         with (Path(data_dir) / shard.name).open("rb") as file:
             for _, serialized in read_records(file):
-                values: Any = decode_example(manifest.features, serialized)
-                yield StoredImage(
-                    encoded=values["image/encoded"],
-                    height=values["image/height"],
-                    width=values["image/width"],
-                    channels=values["image/channels"],
-                    label=values["receipt/layout_id"],
-                )
+                yield serialized
 
 
 def dealt(data_dir: str) -> list[list[StoredImage]]:
