@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from beam_jobs.running.import_messages import hide_import_messages
-from beam_jobs.running.stop_signals import StopSignals, leave_at_stop_signals
+from beam_jobs.running.stop_signals import StopSignals
+from schemas.program import leave_at_stop_signals, run_program
 
 if __name__ == "__main__":
     hide_import_messages()
@@ -175,4 +176,4 @@ def _only_staged(options: PipelineOptions) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program(main)

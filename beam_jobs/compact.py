@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from beam_jobs.running.import_messages import hide_import_messages
-from beam_jobs.running.stop_signals import StopSignals, leave_at_stop_signals
+from beam_jobs.running.stop_signals import StopSignals
+from schemas.program import leave_at_stop_signals, run_program
 
 if __name__ == "__main__":
     hide_import_messages()
@@ -121,4 +122,4 @@ def _begin(options: CompactOptions, stack: ExitStack, *, deals_anew: bool) -> bo
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program(main)

@@ -2,16 +2,17 @@
 
 import json
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from beam_jobs.running.import_messages import hide_import_messages
+from schemas.program import leave_at_stop_signals, run_program
 
 if __name__ == "__main__":
     hide_import_messages()
+    leave_at_stop_signals()
 
 from apache_beam.io.filesystems import FileSystems
 
@@ -136,4 +137,4 @@ def _finite(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program(main)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from beam_jobs.running.import_messages import hide_import_messages
-from beam_jobs.running.stop_signals import StopSignals, leave_at_stop_signals
+from beam_jobs.running.stop_signals import StopSignals
+from schemas.program import leave_at_stop_signals, run_program
 
 if __name__ == "__main__":
     hide_import_messages()
@@ -117,4 +118,4 @@ def _end(options: ForgetOptions, directory: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program(main)

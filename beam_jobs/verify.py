@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from beam_jobs.running.import_messages import hide_import_messages
-from beam_jobs.running.stop_signals import StopSignals, leave_at_stop_signals
+from beam_jobs.running.stop_signals import StopSignals
+from schemas.program import leave_at_stop_signals, run_program
 
 if __name__ in ("__main__", "__mp_main__"):  # also of the processes that check shards
     hide_import_messages()
@@ -89,6 +90,8 @@ def _run(argv: Sequence[str] | None) -> int:
         parser.error(str(error))
     standing = excludable = 0
     try:
+        if args.version is not None:
+            _check_version(parser, args.directory, args.version)
         for fault in verify(
             args.directory,
             version=args.version,
@@ -109,6 +112,18 @@ def _run(argv: Sequence[str] | None) -> int:
     if standing:
         print(_failure(args.directory, standing, excludable, args.exclude), file=sys.stderr)
     return 1 if standing else 0
+
+
+def _check_version(parser: CommandParser, directory: str, version: int) -> None:
+    """Ends the command if a dataset lacks a version; that it can't be read is a fault."""
+    try:
+        versions = read_versions(directory)
+    except (OSError, ValueError):
+        return  # `verify` names it
+    try:
+        versions.find(version)
+    except ValueError as error:
+        parser.error(f"{directory}: {error}")
 
 
 def _summary(directory: str, version: int | None) -> str:
@@ -319,4 +334,4 @@ class Totals:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program(main)

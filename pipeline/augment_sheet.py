@@ -1,12 +1,14 @@
 """Draws the effect of augmentation ops on some receipts: one row per op, the originals first."""
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from schemas.program import leave_at_stop_signals, run_program
+
 if __name__ == "__main__":
+    leave_at_stop_signals()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
 import tensorflow as tf
@@ -125,4 +127,4 @@ def sheet_examples(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program(main)

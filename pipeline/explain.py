@@ -1,10 +1,12 @@
 """Tells what a training run will read: `python -m pipeline.explain DATA_DIR`."""
 
 import os
-import sys
 from collections.abc import Iterator, Sequence
 
+from schemas.program import leave_at_stop_signals, run_program
+
 if __name__ == "__main__":
+    leave_at_stop_signals()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
 import numpy as np
@@ -201,4 +203,4 @@ def _fairness(plan: BatchPlan, replicas: int) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program(main)

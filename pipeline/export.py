@@ -1,10 +1,12 @@
 """Exports the model of a training run: `python -m pipeline.export RUN_DIR --output MODEL`."""
 
 import os
-import sys
 from collections.abc import Sequence
 
+from schemas.program import leave_at_stop_signals, run_program
+
 if __name__ == "__main__":
+    leave_at_stop_signals()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
 from pipeline.serving.saved_model import export
@@ -41,4 +43,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program(main)

@@ -13,7 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from schemas.program import leave_at_stop_signals, run_program
+
 if __name__ == "__main__":
+    leave_at_stop_signals()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
 import numpy as np
@@ -186,4 +189,4 @@ def _json_value(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program(main)

@@ -1,11 +1,13 @@
 """Draws the contents of a dataset directory: its layouts, its shards and a batch of receipts."""
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from schemas.program import leave_at_stop_signals, run_program
+
 if __name__ == "__main__":
+    leave_at_stop_signals()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
 import numpy as np
@@ -121,4 +123,4 @@ def _save(figure: Figure, path: Path) -> Path:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program(main)

@@ -3,13 +3,17 @@
 import argparse
 import math
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 
 from pipeline.distribution.stop_request import StopRequest, hold_sigterm, release_sigterm
+from schemas.program import leave_at_stop_signals, run_program
 
 if __name__ == "__main__":
-    hold_sigterm()  # until `main` heeds it: the imports below take seconds, and start threads
+    # Until `main` heeds them: the imports below take seconds, and start threads.
+    hold_sigterm()
+    leave_at_stop_signals((signal.SIGINT,))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
 import tensorflow as tf
@@ -377,4 +381,4 @@ def _with_parts(name: str, evaluation: Figures) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program(main)

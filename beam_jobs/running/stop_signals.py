@@ -1,8 +1,6 @@
 """Ctrl-C and SIGTERM, which end a command with a sentence instead of tracebacks."""
 
-import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,8 +8,7 @@ from types import FrameType
 from typing import Self
 
 from beam_jobs.errors import RESUMES
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from schemas.program import STOP_SIGNALS
 
 
 class StopSignals:
@@ -48,7 +45,7 @@ class StopSignals:
     def __enter__(self) -> Self:
         self._main = threading.current_thread() is threading.main_thread()
         if self._main:
-            self._before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+            self._before = {number: signal.signal(number, self._handle) for number in STOP_SIGNALS}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -58,7 +55,7 @@ class StopSignals:
 
     def _handle(self, number: int, _: FrameType | None) -> None:
         self.received = signal.Signals(number)
-        for stop_signal in _SIGNALS:
+        for stop_signal in STOP_SIGNALS:
             signal.signal(stop_signal, signal.SIG_DFL)
         raise KeyboardInterrupt
 
@@ -74,11 +71,11 @@ def stop_signals_held() -> Iterator[None]:
         yield
         return
     held: list[int] = []
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # is inherited, unlike handlers
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # is inherited, unlike handlers
     # Another thread may get the signal; the handler is called in this one all the same.
     before = {
         stop_signal: signal.signal(stop_signal, lambda number, _: held.append(number))
-        for stop_signal in _SIGNALS
+        for stop_signal in STOP_SIGNALS
     }
     try:
         yield
@@ -88,19 +85,3 @@ def stop_signals_held() -> Iterator[None]:
             signal.signal(stop_signal, handler)
         if held:
             signal.raise_signal(held[0])
-
-
-def leave_at_stop_signals() -> None:
-    """Makes stop signals end this process at once, with a sentence, until `StopSignals` is entered.
-
-    For programs whose imports take seconds: there is nothing to clean up yet, and libraries turn an
-    exception that comes while they are imported into other errors.
-    """
-    for stop_signal in _SIGNALS:
-        signal.signal(stop_signal, _leave)
-
-
-def _leave(number: int, _: FrameType | None) -> None:
-    # Not by print: the signal may have come while that was writing.
-    os.write(sys.stderr.fileno(), f"stopped by {signal.Signals(number).name}\n".encode())
-    os._exit(128 + number)

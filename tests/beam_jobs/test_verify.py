@@ -230,6 +230,13 @@ def test_errors_of_the_command(capsys, arguments: list[str], sentence: str):
     assert sentence in capsys.readouterr().err
 
 
+def test_a_version_that_is_not_there(dataset: Path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([str(dataset), "--version=9"])
+    assert ended.value.code == 2
+    assert f"{dataset}: there is no version 9: choose one of 1\n" in capsys.readouterr().err
+
+
 def test_help_says_what_exclude_does(capsys):
     with pytest.raises(SystemExit) as exit_info:
         main(["--help"])

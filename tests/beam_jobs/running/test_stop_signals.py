@@ -99,24 +99,6 @@ def test_held_signals_come_at_the_end_of_the_block() -> None:
     assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
-@pytest.mark.parametrize("module", ["beam_jobs.build", "beam_jobs.verify"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_while_beam_is_imported_ends_the_command_with_a_sentence(
-    number: signal.Signals, module: str
-) -> None:
-    arguments = ["--input", "x", "--output", "y"] if module == "beam_jobs.build" else ["x"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", module, *arguments], stderr=subprocess.PIPE, text=True
-    )
-    libraries = Path(f"/proc/{process.pid}/maps")
-    while "/numpy/" not in libraries.read_text() and process.poll() is None:
-        time.sleep(0.005)
-    process.send_signal(number)
-    _, error = process.communicate(timeout=60)
-    assert error == f"stopped by {number.name}\n"
-    assert process.returncode == 128 + number
-
-
 def start_verify(dataset: Path) -> subprocess.Popen:
     """Starts verify, and waits until it has started its workers."""
     psutil = pytest.importorskip("psutil")

@@ -1,0 +1,54 @@
+"""The commands of both halves as programs: stop signals, and outputs that nobody reads any more."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import NoReturn
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def leave_at_stop_signals(signals: tuple[signal.Signals, ...] = STOP_SIGNALS) -> None:
+    """Makes stop signals end this process at once, with a sentence and 128 + the signal's number.
+
+    For programs whose imports take seconds: there is nothing to clean up yet, and libraries turn an
+    exception that comes while they are imported into other errors. A program that has something to
+    clean up sets handlers of its own when it begins to.
+    """
+    for stop_signal in signals:
+        signal.signal(stop_signal, _leave)
+
+
+def _leave(number: int, _: FrameType | None) -> None:
+    # Not by print: the signal may have come while that was writing.
+    os.write(sys.stderr.fileno(), f"stopped by {signal.Signals(number).name}\n".encode())
+    os._exit(128 + number)
+
+
+def run_program(main: Callable[[], int]) -> NoReturn:
+    """Runs a command's `main`, and exits with the status that it returns.
+
+    If what reads standard output has ended, as `head` does after some lines, the program ends
+    quietly with 141, the status that shells have for it.
+    """
+    try:
+        status = main()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        if not _is_closed():
+            raise  # of another pipe or socket
+        # Python flushes standard output once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 128 + signal.SIGPIPE
+    sys.exit(status)
+
+
+def _is_closed() -> bool:
+    """Returns whether nobody reads standard output any more."""
+    try:
+        sys.stdout.flush()  # what could not be written is still in its buffer
+    except BrokenPipeError:
+        return True
+    return False

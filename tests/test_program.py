@@ -1,0 +1,83 @@
+"""The commands as programs: stop signals while they start, and outputs that nobody reads."""
+
+import importlib.util
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.test_help import COMMANDS
+
+pytestmark = pytest.mark.slow
+
+NEEDS = {"beam_jobs": "apache_beam", "pipeline": "tensorflow"}
+ROOT = Path(__file__).parents[1]
+
+
+def skip_unless_installed(command: str) -> None:
+    package = command.partition(".")[0]
+    if package not in NEEDS or importlib.util.find_spec(NEEDS[package]) is None:
+        pytest.skip(f"{command} can't be run in this environment")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_it_is_imported_ends_it_with_a_sentence(
+    command: str, number: signal.Signals
+) -> None:
+    skip_unless_installed(command)
+    process = subprocess.Popen(
+        [sys.executable, "-m", command, "--help"],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    libraries = Path(f"/proc/{process.pid}/maps")
+    while "/numpy/" not in libraries.read_text() and process.poll() is None:
+        time.sleep(0.005)
+    process.send_signal(number)
+    _, error = process.communicate(timeout=60)
+    if command == "pipeline.train" and number == signal.SIGTERM:
+        # It is held back until the run has begun, so that workers stop at the same step.
+        assert (error, process.returncode) == ("", 0)
+        return
+    assert error == f"stopped by {number.name}\n"
+    assert process.returncode == 128 + number
+
+
+@pytest.mark.parametrize("text", ["", "line\\n" * 100_000])
+def test_a_reader_that_has_ended_ends_it_quietly(text: str) -> None:
+    program = (
+        "from schemas.program import run_program\n"
+        f"def main():\n    print('first'); print('{text}'); return 3\n"
+        "run_program(main)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(timeout=60) == 128 + signal.SIGPIPE
+    process.stderr.close()
+
+
+def test_another_broken_pipe_is_an_error_and_a_status_is_passed_on() -> None:
+    for body, status, sentence in (
+        ("raise BrokenPipeError(32, 'of a socket')", 1, "of a socket"),
+        ("return 3", 3, ""),
+    ):
+        program = f"from schemas.program import run_program\ndef main(): {body}\nrun_program(main)"
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == status
+        assert sentence in done.stderr
