@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-beam = pytest.importorskip("apache_beam")
+pytest.importorskip("apache_beam")
 
+import apache_beam as beam
 from apache_beam.options import pipeline_options
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 
