@@ -122,7 +122,10 @@ def _refuses_credentials(path: str, error: Exception) -> bool:
     status = _status(error)
     # To S3, a HEAD request with a token that has expired is a bad request.
     expired = status == HTTPStatus.BAD_REQUEST and path.startswith("s3://")
-    return expired or status == HTTPStatus.UNAUTHORIZED
+    # Azure forbids what a token that has expired asks for, and names the reason. Other 403s may be
+    # of one file.
+    invalid = getattr(error, "error_code", None) == "AuthenticationFailed"
+    return expired or invalid or status == HTTPStatus.UNAUTHORIZED
 
 
 def _status(error: Exception) -> int | None:
