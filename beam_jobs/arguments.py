@@ -332,7 +332,7 @@ def forget_parser() -> CommandParser:
     result.add_argument(
         "--excluded",
         action="store_true",
-        help="forget the damaged records, too, that `beam_jobs.verify --exclude` has left out of "
+        help="forget the damaged records, too, that beam_jobs.verify --exclude has left out of "
         "the newest version",
     )
     _add_running(result.add_argument_group("running"))
