@@ -94,5 +94,6 @@ def test_help_lists_the_options_of_a_task(capsys: pytest.CaptureFixture[str]) ->
     text = help_of("pipeline.train", capsys, "--task=pipeline.tasks.text_detector:TextDetector")
     assert "options of pipeline.tasks.text_detector:TextDetector:" in text
     assert "--model.filters N" in text
+    assert "a multiple of 8" in text
     text = help_of("pipeline.train", capsys, "--task=nowhere:Task")
     assert "task 'nowhere:Task' can't be found" in text
