@@ -241,9 +241,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = [stage.__name__ for stage in STAGES]
     parser.add_argument("--stages", nargs="+", choices=names, default=names)
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    arguments = parser.parse_args(argv)
+    args = parser.parse_args(argv)
     try:
-        case = Case(rows=arguments.rows, layouts=arguments.layouts, groups=arguments.groups)
+        case = Case(rows=args.rows, layouts=args.layouts, groups=args.groups)
     except ValueError as error:
         parser.error(str(error))
     shards = int(case.plan().shards.sum())
@@ -252,13 +252,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     results = []
     for stage in STAGES:
-        if stage.__name__ in arguments.stages:
+        if stage.__name__ in args.stages:
             figures = in_new_process(stage, case)
             results.append({"stage": stage.__name__, **asdict(case), "shards": shards, **figures})
             listed = ", ".join(f"{name} {value:,.3g}" for name, value in figures.items())
             print(f"  {stage.__name__:<8} {listed}", flush=True)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1))
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=1))
     return 0
 
 

@@ -177,13 +177,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("second", type=Path, help="dataset directory of another sample")
     parser.add_argument("shifted", type=Path, help="dataset directory of shifted receipts")
     parser.add_argument("--split", default="train", help="(default: %(default)s)")
-    known = parser.parse_args(argv)
-    print(f"TensorFlow Data Validation {tfdv.__version__}, split {known.split}")
+    args = parser.parse_args(argv)
+    print(f"TensorFlow Data Validation {tfdv.__version__}, split {args.split}")
     try:
-        reads = [Read.of(path, known.split) for path in (known.first, known.second, known.shifted)]
+        reads = [Read.of(path, args.split) for path in (args.first, args.second, args.shifted)]
     except (ValueError, OSError) as error:
         parser.error(str(error))
-    shards = str(known.first / shard_name(known.split, 0)).replace("00000", "*")
+    shards = str(args.first / shard_name(args.split, 0)).replace("00000", "*")
     found = [*faults(*reads), *differences(reads[0], shards)]
     for fault in found:
         print(f"FAULT: {fault}")

@@ -41,12 +41,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("step", choices=("expect", "check"))
     parser.add_argument("data_dir", help="dataset directory, local")
     parser.add_argument("ids", type=Path, help="JSON file of the ids")
-    known = parser.parse_args(argv)
-    if known.step == "expect":
-        found = {_case(*case): _tensorflow_batches(known.data_dir, *case) for case in _cases()}
-        known.ids.write_text(json.dumps(found))
+    args = parser.parse_args(argv)
+    if args.step == "expect":
+        found = {_case(*case): _tensorflow_batches(args.data_dir, *case) for case in _cases()}
+        args.ids.write_text(json.dumps(found))
         return 0
-    rows = comparison(known.data_dir, json.loads(known.ids.read_text()))
+    rows = comparison(args.data_dir, json.loads(args.ids.read_text()))
     print(table(rows))
     print("TensorFlow was imported" if "tensorflow" in sys.modules else "TensorFlow not imported")
     return int(any(row["different"] for row in rows))
