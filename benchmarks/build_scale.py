@@ -29,7 +29,7 @@ from beam_jobs.verify import Totals
 from beam_jobs.writing.publish import Publisher, _check_deal
 from beam_jobs.writing.shards import WrittenShard
 from benchmarks.harness.timing import in_new_process
-from benchmarks.plan_scale import peak_mb
+from benchmarks.plan_scale import IntArray, peak_mb
 from schemas.bins import bins_of
 from schemas.file_names import shard_name
 from schemas.manifest import Counts, Generation, Manifest, Shard, Split
@@ -40,7 +40,6 @@ from schemas.versions import FIRST_VERSION
 _SPLITS = {"train": 0.9, "validation": 0.1}
 _RECORD_BYTES = 104_857  # 1,280 records per shard
 _DEALT_BUCKETS = 20
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
