@@ -122,7 +122,7 @@ class DealOptions(JobOptions):
             if count < 1 or count % self.shards_multiple_of:
                 raise ValueError(
                     f"{count} shards for split {name}: the number must be at least 1 and a "
-                    f"multiple of shards_multiple_of, {self.shards_multiple_of}"
+                    f"multiple of `shards_multiple_of`, {self.shards_multiple_of}"
                 )
         if self.shards is not None and self.shards.keys() != self.splits.keys():
             raise ValueError(

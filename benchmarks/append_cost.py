@@ -35,20 +35,20 @@ _CHECKSUMS = [field.name for field in fields(Shard) if field.name.endswith("crc3
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    known = _parser().parse_args(argv)
-    if not 0 < known.appended <= 1:
-        raise SystemExit(f"--appended must be above 0, and at most 1, got {known.appended}")
+    args = _parser().parse_args(argv)
+    if not 0 < args.appended <= 1:
+        raise SystemExit(f"--appended must be above 0, and at most 1, got {args.appended}")
     with tempfile.TemporaryDirectory(prefix="append-cost-") as folder:
-        costs = append_costs(Path(folder), known.rows, known.appended, known.workers)
+        costs = append_costs(Path(folder), args.rows, args.appended, args.workers)
         print(
-            f"{known.rows:,} receipts, {known.appended:.3%} appended, {known.workers} processes; "
+            f"{args.rows:,} receipts, {args.appended:.3%} appended, {args.workers} processes; "
             "seconds"
         )
         for name, seconds in costs.items():
             print(f"  {name:<26} {seconds:8.2f}")
         print(f"  append / build             {ratio(costs):8.2%}   start-up aside")
-        looked = in_new_process(look_up, f"{folder}/old", known.records, known.new)
-    print(f"{known.records:,} old records, {known.new:,} new ones to look for, in one process")
+        looked = in_new_process(look_up, f"{folder}/old", args.records, args.new)
+    print(f"{args.records:,} old records, {args.new:,} new ones to look for, in one process")
     for name, figure in looked.items():
         print(f"  {name:<26} {figure:8.2f}")
     return 0

@@ -29,7 +29,7 @@ from beam_jobs.verify import Totals
 from beam_jobs.writing.publish import Publisher, _check_deal
 from beam_jobs.writing.shards import WrittenShard
 from benchmarks.harness.timing import in_new_process
-from benchmarks.plan_scale import peak_mb
+from benchmarks.plan_scale import IntArray, peak_mb
 from schemas.bins import bins_of
 from schemas.file_names import shard_name
 from schemas.manifest import Counts, Generation, Manifest, Shard, Split
@@ -40,7 +40,6 @@ from schemas.versions import FIRST_VERSION
 _SPLITS = {"train": 0.9, "validation": 0.1}
 _RECORD_BYTES = 104_857  # 1,280 records per shard
 _DEALT_BUCKETS = 20
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,9 +240,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = [stage.__name__ for stage in STAGES]
     parser.add_argument("--stages", nargs="+", choices=names, default=names)
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    arguments = parser.parse_args(argv)
+    args = parser.parse_args(argv)
     try:
-        case = Case(rows=arguments.rows, layouts=arguments.layouts, groups=arguments.groups)
+        case = Case(rows=args.rows, layouts=args.layouts, groups=args.groups)
     except ValueError as error:
         parser.error(str(error))
     shards = int(case.plan().shards.sum())
@@ -252,13 +251,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     results = []
     for stage in STAGES:
-        if stage.__name__ in arguments.stages:
+        if stage.__name__ in args.stages:
             figures = in_new_process(stage, case)
             results.append({"stage": stage.__name__, **asdict(case), "shards": shards, **figures})
             listed = ", ".join(f"{name} {value:,.3g}" for name, value in figures.items())
             print(f"  {stage.__name__:<8} {listed}", flush=True)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1))
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=1))
     return 0
 
 

@@ -40,34 +40,34 @@ class Run:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    known = _parser().parse_args(argv)
-    images = image_paths(known.table)
-    size = {"workers": known.workers, "max_side": known.max_side}
+    args = _parser().parse_args(argv)
+    images = image_paths(args.table)
+    size = {"workers": args.workers, "max_side": args.max_side}
     with tempfile.TemporaryDirectory(prefix="build-throughput-") as folder:
         runs: dict[str, list[Run]] = {"pool": [], "build": [], "empty job": []}
-        for number in range(known.rounds):
-            print(f"round {number + 1} of {known.rounds}", file=sys.stderr)
+        for number in range(args.rounds):
+            print(f"round {number + 1} of {args.rounds}", file=sys.stderr)
             runs["pool"].append(
                 measured(
                     lambda: run_pool(
-                        images, Path(folder) / "pool", encode_all=known.encode_all, **size
+                        images, Path(folder) / "pool", encode_all=args.encode_all, **size
                     )
                 )
             )
             runs["build"].append(
-                measured(lambda: run_build(known.table, Path(folder) / "build", **size))
+                measured(lambda: run_build(args.table, Path(folder) / "build", **size))
             )
-            runs["empty job"].append(measured(lambda: run_empty_job(known.workers)))
+            runs["empty job"].append(measured(lambda: run_empty_job(args.workers)))
     figures = summarize(runs, images=len(images))
     print(
-        f"{len(images):,} images, {known.workers} processes on {multiprocessing.cpu_count()} cores "
-        f"({platform.machine()}), Pillow {PIL.__version__}, long side {known.max_side}, "
+        f"{len(images):,} images, {args.workers} processes on {multiprocessing.cpu_count()} cores "
+        f"({platform.machine()}), Pillow {PIL.__version__}, long side {args.max_side}, "
         f"quality {QUALITY}"
     )
     for name, figure in figures.items():
         print(f"  {name:<30} {figure:,.2f}")
-    if known.json:
-        known.json.write_text(json.dumps({"figures": figures, "runs": _plain(runs)}, indent=1))
+    if args.json:
+        args.json.write_text(json.dumps({"figures": figures, "runs": _plain(runs)}, indent=1))
     return 0
 
 

@@ -25,11 +25,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--layouts", type=int, default=20_000, help="(default: %(default)s)")
     parser.add_argument("--files", type=int, default=16, help="tables (default: %(default)s)")
     parser.add_argument("--workers", type=int, default=2, help="(default: %(default)s)")
-    known = parser.parse_args(argv)
+    args = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="deal-scale-") as folder:
         started = time.perf_counter()
-        write_tables(Path(folder), rows=known.rows, layouts=known.layouts, tables=known.files)
-        print(f"wrote {known.rows:,} rows in {time.perf_counter() - started:.0f} s")
+        write_tables(Path(folder), rows=args.rows, layouts=args.layouts, tables=args.files)
+        print(f"wrote {args.rows:,} rows in {time.perf_counter() - started:.0f} s")
         command = [
             sys.executable,
             "-m",
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "--output",
             f"{folder}/out",
             "--workers",
-            str(known.workers),
+            str(args.workers),
         ]
 
         def run_command() -> None:
@@ -48,9 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         run = measured(run_command)
     print(
-        f"{known.rows:,} rows, {known.layouts:,} layouts, {known.workers} processes: "
+        f"{args.rows:,} rows, {args.layouts:,} layouts, {args.workers} processes: "
         f"{run.elapsed_s:.0f} s, {run.peak_bytes / 1e9:.2f} GB, "
-        f"{run.peak_bytes / known.rows:.0f} bytes per row"
+        f"{run.peak_bytes / args.rows:.0f} bytes per row"
     )
     return 0
 

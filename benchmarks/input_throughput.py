@@ -65,16 +65,16 @@ _CEILING_IMAGES = 500
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
     parser = _parser()
-    known = parser.parse_args(argv)
-    if bool(known.sweep) != bool(known.values):
+    args = parser.parse_args(argv)
+    if bool(args.sweep) != bool(args.values):
         parser.error("--sweep NAME and --values N … belong together")
     try:
-        effort = Effort(batch_size=known.batch_size, batches=known.batches, warmup=known.warmup)
-        run = training_run(known, replicas=known.replicas, workers=known.workers)
-        if known.sweep:
-            runs = {value: swept(run, known.sweep, value) for value in known.values}
+        effort = Effort(batch_size=args.batch_size, batches=args.batches, warmup=args.warmup)
+        run = training_run(args, replicas=args.replicas, workers=args.workers)
+        if args.sweep:
+            runs = {value: swept(run, args.sweep, value) for value in args.values}
             contenders = {name: up_to("device", each) for name, each in runs.items()}
-            if known.sweep == "allocator":
+            if args.sweep == "allocator":
                 contenders = {name: from_allocator(contenders[name], name) for name in runs}
             efforts = {name: _as_many_images(effort, each) for name, each in runs.items()}
         else:
@@ -83,11 +83,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, FileNotFoundError) as error:
         parser.error(str(error))
     with tempfile.TemporaryDirectory(prefix="tillroll-ceiling-") as folder:
-        beside, missing = ({}, "") if known.sweep else others(run, Path(folder))
+        beside, missing = ({}, "") if args.sweep else others(run, Path(folder))
         efforts |= dict.fromkeys(beside, effort)
-        rounds = by_turns(contenders | beside, efforts, rounds=known.rounds)
+        rounds = by_turns(contenders | beside, efforts, rounds=args.rounds)
     results = {name: Result.of(rounds[name]) for name in contenders}
-    rows = sweep_rows(known.sweep, results) if known.sweep else ladder_rows(results)
+    rows = sweep_rows(args.sweep, results) if args.sweep else ladder_rows(results)
     print(table(rows))
     besides = []
     if beside:
@@ -95,13 +95,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         besides = sweep_rows("beside", measured)
         print("", table(besides), *([missing] if missing else []), sep="\n")
     print(", ".join(machine().values()))
-    if known.json:
-        options = {name: str(value) for name, value in vars(known).items()}
-        known.json.write_text(
+    if args.json:
+        options = {name: str(value) for name, value in vars(args).items()}
+        args.json.write_text(
             to_json({"options": options, "results": rows, "beside": besides, "missing": missing})
         )
-    if known.plot:
-        draw(rows, str(known.plot), known.sweep)
+    if args.plot:
+        draw(rows, str(args.plot), args.sweep)
     return 0
 
 

@@ -48,21 +48,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--layouts", type=int, default=20_000, help="(default: %(default)s)")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    known = parser.parse_args(argv)
+    args = parser.parse_args(argv)
     results = []
-    for records in known.records:
+    for records in args.records:
         with tempfile.TemporaryDirectory(prefix="plan-scale-") as folder:
-            write_directory(Path(folder), records=records, layouts=known.layouts)
+            write_directory(Path(folder), records=records, layouts=args.layouts)
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 figures = pool.apply(measure, [folder])
-        results.append({"records": records, "layouts": known.layouts, **figures})
+        results.append({"records": records, "layouts": args.layouts, **figures})
         print(
             f"{records:>12,} records: "
             + ", ".join(f"{name} {value:,.3g}" for name, value in figures.items())
         )
-    print(f"{known.layouts:,} layouts, batches of {_BATCH}, {platform.processor() or 'one core'}")
-    if known.json:
-        known.json.write_text(json.dumps(results, indent=1))
+    print(f"{args.layouts:,} layouts, batches of {_BATCH}, {platform.processor() or 'one core'}")
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=1))
     return 0
 
 

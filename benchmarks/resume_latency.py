@@ -34,23 +34,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="steps to resume at (default: 1000 1000000)",
     )
     add_measuring_options(parser, rounds=5)
-    known = parser.parse_args(argv)
+    args = parser.parse_args(argv)
     try:
-        if min(known.steps) < 0:
-            raise ValueError(f"--steps must be at least 0, got {min(known.steps)}")
-        run = training_run(known)
+        if min(args.steps) < 0:
+            raise ValueError(f"--steps must be at least 0, got {min(args.steps)}")
+        run = training_run(args)
     except (ValueError, FileNotFoundError) as error:
         parser.error(str(error))
     contenders = {
-        f"{step:,}": up_to("device", replace(run, start_step=step)) for step in (0, *known.steps)
+        f"{step:,}": up_to("device", replace(run, start_step=step)) for step in (0, *args.steps)
     }
-    effort = Effort(batch_size=known.batch_size, batches=1)
-    rounds = by_turns(contenders, dict.fromkeys(contenders, effort), rounds=known.rounds)
+    effort = Effort(batch_size=args.batch_size, batches=1)
+    rounds = by_turns(contenders, dict.fromkeys(contenders, effort), rounds=args.rounds)
     rows = latency_rows(rounds)
     print(table(rows))
     print(", ".join(machine().values()))
-    if known.json:
-        known.json.write_text(to_json({"results": rows}))
+    if args.json:
+        args.json.write_text(to_json({"results": rows}))
     return 0
 
 

@@ -53,27 +53,27 @@ class Steps:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
     parser = _parser()
-    known = parser.parse_args(argv)
+    args = parser.parse_args(argv)
     for name in ("step_ms", "images_per_s", "load"):
-        value = getattr(known, name)
+        value = getattr(args, name)
         if value is not None and not value > 0:
             parser.error(f"--{name.replace('_', '-')} must be above 0, got {value}")
     try:
-        effort = Effort(batch_size=known.batch_size, batches=known.batches, warmup=known.warmup)
+        effort = Effort(batch_size=args.batch_size, batches=args.batches, warmup=args.warmup)
         run = training_run(
-            known,
-            replicas=known.replicas,
-            slow_reading_ms=known.slow_reading,
-            slow_decoding_ms=known.slow_decoding,
+            args,
+            replicas=args.replicas,
+            slow_reading_ms=args.slow_reading,
+            slow_decoding_ms=args.slow_decoding,
         )
     except (ValueError, FileNotFoundError) as error:
         parser.error(str(error))
     stages = {stage: up_to(stage, run) for stage in STAGES}
-    rounds = by_turns(stages, dict.fromkeys(stages, effort), rounds=known.rounds)
+    rounds = by_turns(stages, dict.fromkeys(stages, effort), rounds=args.rounds)
     results = {name: Result.of(each) for name, each in rounds.items()}
-    step_s = _step_s(known, highest=results["device"].images_per_s)
+    step_s = _step_s(args, highest=results["device"].images_per_s)
     steps = timing.in_new_process(_steps, run, effort, step_s)
-    _report(known, results, step_s, steps)
+    _report(args, results, step_s, steps)
     return 0
 
 
@@ -99,27 +99,27 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _step_s(known: argparse.Namespace, *, highest: float) -> float:
+def _step_s(args: argparse.Namespace, *, highest: float) -> float:
     """Seconds of a step, by the options; `highest` is the images/s of the input pipeline."""
-    if known.step_ms:
-        return known.step_ms / 1e3
-    if known.images_per_s:
-        return known.batch_size / (known.images_per_s * known.replicas)
-    return known.batch_size / (highest * known.load)
+    if args.step_ms:
+        return args.step_ms / 1e3
+    if args.images_per_s:
+        return args.batch_size / (args.images_per_s * args.replicas)
+    return args.batch_size / (highest * args.load)
 
 
 def _report(
-    known: argparse.Namespace, results: Mapping[str, Result], step_s: float, steps: Steps
+    args: argparse.Namespace, results: Mapping[str, Result], step_s: float, steps: Steps
 ) -> None:
-    wanted = known.batch_size / step_s
+    wanted = args.batch_size / step_s
     sentence = verdict(
         {name: result.images_per_s for name, result in results.items()},
         wanted=wanted,
         cpu_ms_per_image=results["device"].cpu_ms_per_image,
-        replicas=known.replicas,
+        replicas=args.replicas,
     )
     print(table([{"up to": name, **asdict(result)} for name, result in results.items()]))
-    replicas = f"{known.replicas} replicas" if known.replicas > 1 else "1 replica"
+    replicas = f"{args.replicas} replicas" if args.replicas > 1 else "1 replica"
     print(
         f"steps of {step_s * 1e3:,.1f} ms on {replicas}, {wanted:,.0f} "
         f"images/s: {steps.wait_share:.1%} of the time is spent waiting for input, at least "
@@ -127,19 +127,19 @@ def _report(
     )
     print(sentence)
     print(", ".join(machine().values()))
-    if known.json:
-        known.json.write_text(
+    if args.json:
+        args.json.write_text(
             to_json(
                 {
-                    "options": {k: str(v) for k, v in vars(known).items()},
+                    "options": {k: str(v) for k, v in vars(args).items()},
                     "stages": {name: asdict(result) for name, result in results.items()},
                     "steps": asdict(steps),
                     "verdict": sentence,
                 }
             )
         )
-    if known.plot:
-        draw(steps, known.plot)
+    if args.plot:
+        draw(steps, args.plot)
 
 
 def verdict(

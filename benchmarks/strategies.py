@@ -69,26 +69,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument("--plot", type=Path, help="draw the losses to this PNG file")
-    known, others = parser.parse_known_args(argv)
+    args, others = parser.parse_known_args(argv)
     logs = {}
     with tempfile.TemporaryDirectory(prefix="strategies-") as folder:
-        for name in known.setups:
+        for name in args.setups:
             print(f"{name} …", file=sys.stderr)
             run_dir = Path(folder, name)
-            arguments = [known.data_dir, f"--run-dir={run_dir}", f"--steps={known.steps}"]
-            arguments += [f"--global-batch-size={known.global_batch_size}", "--quiet", *others]
+            arguments = [args.data_dir, f"--run-dir={run_dir}", f"--steps={args.steps}"]
+            arguments += [f"--global-batch-size={args.global_batch_size}", "--quiet", *others]
             run(SETUPS[name], arguments)
             logs[name] = [json.loads(line) for line in (run_dir / "log.jsonl").open()]
     rows = [
-        {"strategy": name, **figures(log, known.global_batch_size, known.loss)}
+        {"strategy": name, **figures(log, args.global_batch_size, args.loss)}
         for name, log in logs.items()
     ]
     print(table(rows))
     print(", ".join(machine().values()))
-    if known.json:
-        known.json.write_text(to_json({"results": rows, "logs": logs}))
-    if known.plot:
-        draw(logs, known.global_batch_size, known.plot)
+    if args.json:
+        args.json.write_text(to_json({"results": rows, "logs": logs}))
+    if args.plot:
+        draw(logs, args.global_batch_size, args.plot)
     return 0
 
 

@@ -60,19 +60,19 @@ class Run:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    known = _parser().parse_args(argv)
-    table = Path(known.folder, "receipts.jsonl")
+    args = _parser().parse_args(argv)
+    table = Path(args.folder, "receipts.jsonl")
     if not table.is_file():
         raise SystemExit(f"{table} does not exist: draw receipts, or name another folder")
     training = Training(
-        task=LayoutClassifier(size=known.size, width=known.width, units=known.units),
+        task=LayoutClassifier(size=args.size, width=args.width, units=args.units),
         options=TrainOptions(
-            steps=known.steps,
-            global_batch_size=known.global_batch_size,
+            steps=args.steps,
+            global_batch_size=args.global_batch_size,
             schedule="constant",
-            steps_per_call=known.evaluate_every,
+            steps_per_call=args.evaluate_every,
         ),
-        evaluate_every=known.evaluate_every,
+        evaluate_every=args.evaluate_every,
     )
     with tempfile.TemporaryDirectory(prefix="warm-start-") as folder:
         old_info, info = build(table, Path(folder))

@@ -101,19 +101,24 @@ def explain_plan(
         )
     table = load_record_table(info, split, config)
     plan = make_plan(info, split, config, table, batch_size=global_batch_size, seed=seed)
-    worker_size = global_batch_size // workers
+    steps = plan.steps_per_epoch
     lines = [
         f"split {split} of {info.data_dir}, version {info.version}: {len(table):,} records",
-        f"an epoch is {plan.steps_per_epoch:,} steps of {global_batch_size:,} records",
-        f"  workers: {workers}, each makes {plan.steps_per_epoch:,} batches of {worker_size:,} "
-        "records",
-        f"  replicas: {replicas}, each gets {global_batch_size // replicas:,} records a step",
+        f"an epoch is {_counted(steps, 'step')} of {_counted(global_batch_size, 'record')}",
+        f"  workers: {workers}, each makes {_counted(steps, 'batch', 'batches')} of "
+        f"{_counted(global_batch_size // workers, 'record')}",
+        f"  replicas: {replicas}, each gets {_counted(global_batch_size // replicas, 'record')} a "
+        "step",
         *_repeats(plan, table),
         *_size(plan, table, info, split, config, workers),
     ]
     if table.block_length == 1:
         lines += [*_strata(plan, table, info, config.balance.by), *_fairness(plan, replicas)]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _counted(number: int, one: str, several: str | None = None) -> str:
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
 
 
 def _repeats(plan: BatchPlan, table: RecordTable) -> Iterator[str]:
@@ -130,11 +135,13 @@ def _repeats(plan: BatchPlan, table: RecordTable) -> Iterator[str]:
     for number, count in enumerate(records.tolist()):
         if not count:
             continue
+        records_come = "record comes" if count == 1 else "records come"
         if number == 0:
-            text = "are skipped in this epoch (others are skipped in the next)"
+            skipped = "record is skipped" if count == 1 else "records are skipped"
+            text = f"{skipped} in this epoch (others are skipped in the next)"
         else:
-            text = "come once" if number == 1 else f"come {number} times"
-        yield f"  {count:>12,} records {text}"
+            text = f"{records_come} once" if number == 1 else f"{records_come} {number} times"
+        yield f"  {count:>12,} {text}"
 
 
 def _size(
@@ -197,8 +204,8 @@ def _fairness(plan: BatchPlan, replicas: int) -> Iterator[str]:
             in_part = np.bincount(rows[replica::replicas], minlength=len(share))
             part = max(part, np.abs(in_part - in_batch / replicas).max())
     yield (
-        f"  fairness: in {steps:,} steps no batch is more than {batch:.3f} records off a layout's "
-        f"fair share, and no replica's part of a batch more than {part:.3f}"
+        f"  fairness: in {_counted(steps, 'step')} no batch is more than {batch:.3f} records off a "
+        f"layout's fair share, and no replica's part of a batch more than {part:.3f}"
     )
 
 

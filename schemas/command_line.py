@@ -22,7 +22,7 @@ import shutil
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -156,8 +156,8 @@ class Options(Generic[T]):
         """Calls the dataclass or function with the options; `values` come before them.
 
         Raises:
-          ValueError: it refuses a value. Where its sentence begins with "FIELD must", it names the
-            flag instead.
+          ValueError: it refuses a value. Where its sentence begins with "FIELD must", or has
+            `FIELD` in backquotes, it names the flag instead.
         """
         with self._flags_in_errors():
             return self._source(**{**self.values(args), **values})
@@ -181,12 +181,15 @@ class Options(Generic[T]):
         try:
             yield
         except ValueError as error:
-            field, verb, rest = str(error).partition(" must ")
+            sentence = self._with_flags(str(error), self._names)
+            field, verb, rest = sentence.partition(" must ")
             if not verb or field not in self._names:
-                raise
+                if sentence == str(error):
+                    raise
+                raise ValueError(sentence) from error
             flag = self._flags.get(field, Flag())
             if flag.parse:  # typed in another form than the field's
-                raise ValueError(f"{self.flag(field)}: {error}") from error
+                raise ValueError(f"{self.flag(field)}: {sentence}") from error
             rest = _in_unit(rest, flag.unit)
             raise ValueError(f"{self.flag(field)} must {rest}") from error
 
@@ -200,12 +203,16 @@ class Options(Generic[T]):
         parameters = (google.parse(inspect.getdoc(source) or "").params for source in sources)
         for parameter in itertools.chain.from_iterable(parameters):
             text = " ".join((parameter.description or "").split()).removesuffix(".")
-            # The docstring names fields as Python does; on the command line they are flags.
-            for field in added:
-                text = text.replace(f"`{field}`", self.flag(field))
+            text = self._with_flags(text, added)
             for field in parameter.arg_name.split(", "):  # "height, width: size in pixels"
                 texts[field] = text
         return texts
+
+    def _with_flags(self, text: str, fields: Iterable[str]) -> str:
+        """Replaces fields, which docstrings and errors name as `height`, by their flags."""
+        for field in fields:
+            text = text.replace(f"`{field}`", self.flag(field))
+        return text
 
 
 def parse_value(text: str, type_: Any) -> Any:

@@ -1,15 +1,21 @@
 """The help of every command: it fits a terminal of 80 columns and names each option once."""
 
+import ast
 import importlib
 import re
 from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).parents[1]
 
 COMMANDS = {
     "beam_jobs.build": "apache_beam",
     "beam_jobs.compact": "apache_beam",
     "beam_jobs.compare": "apache_beam",
+    "beam_jobs.forget": "apache_beam",
     "beam_jobs.verify": "apache_beam",
     "pipeline.augment_sheet": "tensorflow",
     "pipeline.explain": "tensorflow",
@@ -18,6 +24,32 @@ COMMANDS = {
     "pipeline.show": "tensorflow",
     "pipeline.train": "tensorflow",
 }
+
+
+def commands_of(package: str) -> Iterator[str]:
+    """The modules at the root of a package that have a `main`, and run it as a program."""
+    for path in sorted((ROOT / package).glob("*.py")):
+        statements = ast.parse(path.read_text()).body
+        has_main = any(
+            isinstance(each, ast.FunctionDef) and each.name == "main" for each in statements
+        )
+        guards = [
+            each
+            for each in statements
+            if isinstance(each, ast.If) and ast.unparse(each.test) == "__name__ == '__main__'"
+        ]
+        if has_main and any("main()" in ast.unparse(guard) for guard in guards):
+            yield f"{package}.{path.stem}"
+
+
+def test_no_command_is_forgotten() -> None:
+    commands = {*commands_of("beam_jobs"), *commands_of("pipeline")}
+    assert len(commands) > 10
+    assert commands == COMMANDS.keys()
+    reference = (ROOT / "docs/reference/commands.md").read_text()
+    assert sorted(re.findall(r"^## (\S+)$", reference, re.MULTILINE)) == sorted(commands)
+    shown = re.findall(r"^```\{command-output\} python -m (\S+) --help$", reference, re.MULTILINE)
+    assert sorted(shown) == sorted(commands)
 
 
 def help_of(command: str, capsys: pytest.CaptureFixture[str], *options: str) -> str:
@@ -62,5 +94,6 @@ def test_help_lists_the_options_of_a_task(capsys: pytest.CaptureFixture[str]) ->
     text = help_of("pipeline.train", capsys, "--task=pipeline.tasks.text_detector:TextDetector")
     assert "options of pipeline.tasks.text_detector:TextDetector:" in text
     assert "--model.filters N" in text
+    assert "a multiple of 8" in text
     text = help_of("pipeline.train", capsys, "--task=nowhere:Task")
     assert "task 'nowhere:Task' can't be found" in text

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from beam_jobs.errors import TRY_AGAIN, BuildError
 from beam_jobs.forgetting.plan import ForgetPlan
 from beam_jobs.forgetting.rewrite import RewrittenListing, RewrittenShard
 from beam_jobs.options import ForgetOptions
+from beam_jobs.sharding.splits import IntArray
 from beam_jobs.storage import files
 from beam_jobs.storage.checksums import checksum
 from beam_jobs.writing.output import (
@@ -27,7 +27,6 @@ from schemas.statistics import RecordSummary
 from schemas.summary_file import summary_text
 from schemas.tfdv import schema_text, statistics_bytes
 
-IntArray = npt.NDArray[np.int64]
 RemovedCodes = Mapping[tuple[int, str, str], IntArray]  # (generation, split, category) to counts
 Summaries = Mapping[tuple[int, str], RecordSummary]  # (generation, split) to statistics
 

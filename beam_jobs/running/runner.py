@@ -30,7 +30,7 @@ class RunnerError(ValueError):
 
 
 def beam_options(arguments: Sequence[str]) -> PipelineOptions:
-    """Parses Beam's options from the arguments that are not options of the build.
+    """Parses Beam's options from the arguments that are not options of the command.
 
     Raises:
       RunnerError: an argument is known to neither.
@@ -43,8 +43,8 @@ def beam_options(arguments: Sequence[str]) -> PipelineOptions:
     _, stray = parser.parse_known_args(list(arguments))
     if stray:
         raise RunnerError(
-            f"unknown argument {stray[0]}: see --help for the build's options; any other must be "
-            "one of Beam's pipeline options"
+            f"unknown argument {stray[0]}: see --help for the command's options; any other must "
+            "be one of Beam's pipeline options"
         )
     return PipelineOptions(list(arguments))
 

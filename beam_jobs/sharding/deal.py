@@ -26,10 +26,8 @@ import numpy.typing as npt
 
 from beam_jobs.errors import TRY_AGAIN, BuildError
 from beam_jobs.sharding import splits
-from beam_jobs.sharding.splits import SplitArray
+from beam_jobs.sharding.splits import IntArray, SplitArray
 from schemas.manifest import dealt_histogram
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

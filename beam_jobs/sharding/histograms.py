@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_jobs.errors import TRY_AGAIN, BuildError
-
-IntArray = npt.NDArray[np.int64]
+from beam_jobs.sharding.splits import IntArray
 
 
 class Histogram(beam.CombineFn):

@@ -12,7 +12,8 @@ from beam_jobs.errors import TRY_AGAIN, BuildError
 from beam_jobs.options import Base
 from beam_jobs.prepare.prepared_chunk import PreparedChunk
 from beam_jobs.prepare.staging import Staging, delete_staging
-from beam_jobs.sharding.deal import IntArray, Plan
+from beam_jobs.sharding.deal import Plan
+from beam_jobs.sharding.splits import IntArray
 from beam_jobs.storage import files
 from beam_jobs.storage.checksums import checksum
 from beam_jobs.writing.listings import ListedFile

@@ -54,27 +54,27 @@ def add_image_options(parser: argparse.ArgumentParser) -> Any:
     return group
 
 
-def training_run(known: argparse.Namespace, **more: Any) -> Training:
+def training_run(args: argparse.Namespace, **more: Any) -> Training:
     """The run that the options of `add_input_options` describe; `more` are other fields of it.
 
     Raises:
       ValueError: they describe none.
       FileNotFoundError: the directory holds no finished dataset.
     """
-    if known.rounds < 1:
-        raise ValueError(f"--rounds must be at least 1, got {known.rounds}")
+    if args.rounds < 1:
+        raise ValueError(f"--rounds must be at least 1, got {args.rounds}")
     config = InputConfig(
-        height=known.size[0],
-        width=known.size[1],
-        channels=known.channels,
-        fit=known.fit,
-        dtype=known.dtype,
-        augmentations=tuple(_operation(name) for name in known.augment),
-        reading=Reading(block_length=known.block_length, parallel_reads=known.parallel_reads),
-        parallel_decodes=known.parallel_decodes,
+        height=args.size[0],
+        width=args.size[1],
+        channels=args.channels,
+        fit=args.fit,
+        dtype=args.dtype,
+        augmentations=tuple(_operation(name) for name in args.augment),
+        reading=Reading(block_length=args.block_length, parallel_reads=args.parallel_reads),
+        parallel_decodes=args.parallel_decodes,
     )
-    run = Training(data_dir=known.data_dir, config=config, batch_size=known.batch_size, **more)
-    load_info(known.data_dir)
+    run = Training(data_dir=args.data_dir, config=config, batch_size=args.batch_size, **more)
+    load_info(args.data_dir)
     return run
 
 

@@ -88,8 +88,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.interop.dali", description=__doc__)
     parser.add_argument("results", type=Path, help="JSON file of the rows to write")
     parser.add_argument("directories", nargs="+", type=Path, help="dataset directories")
-    known = parser.parse_args(argv)
-    save([row for directory in known.directories for row in results(directory)], known.results)
+    args = parser.parse_args(argv)
+    save([row for directory in args.directories for row in results(directory)], args.results)
     return 0
 
 

@@ -159,11 +159,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar=("FIRST", "SECOND", "SHIFTED"),
         help="dataset directories of two samples, and of shifted receipts",
     )
-    known = parser.parse_args(argv)
-    first, second, shifted = known.shifts
-    rows = [row for directory in known.directories for row in results(directory)]
+    args = parser.parse_args(argv)
+    first, second, shifted = args.shifts
+    rows = [row for directory in args.directories for row in results(directory)]
     rows += shift_results(first, {second: False, shifted: True})
-    save(rows, known.results)
+    save(rows, args.results)
     return 0
 
 

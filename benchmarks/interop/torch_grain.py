@@ -195,23 +195,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("ids", type=Path, help="JSON file of the ids")
     parser.add_argument("directories", nargs="+", type=Path, help="dataset directories")
     parser.add_argument("--results", type=Path, help="JSON file of the rows that `check` writes")
-    known = parser.parse_args(argv)
-    if known.step == "expect":
-        ids = {str(directory): expected_ids(directory) for directory in known.directories}
-        known.ids.write_text(json.dumps(ids))
+    args = parser.parse_args(argv)
+    if args.step == "expect":
+        ids = {str(directory): expected_ids(directory) for directory in args.directories}
+        args.ids.write_text(json.dumps(ids))
         return 0
-    if known.results is None:
+    if args.results is None:
         parser.error("check needs --results")
-    ids = json.loads(known.ids.read_text())
+    ids = json.loads(args.ids.read_text())
     rows = [
         row
         for reader in _READERS
-        for directory in known.directories
+        for directory in args.directories
         for row in results(reader, directory, ids[str(directory)])
     ]
     if "tensorflow" in sys.modules:
         raise SystemExit("TensorFlow was imported, and should not be needed")
-    save(rows, known.results)
+    save(rows, args.results)
     return 0
 
 

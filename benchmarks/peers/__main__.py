@@ -39,28 +39,28 @@ from schemas.manifest import Manifest
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
     parser = _parser()
-    known = parser.parse_args(argv)
+    args = parser.parse_args(argv)
     try:
         output = Output(
-            batch_size=known.batch_size,
-            height=known.size[0],
-            width=known.size[1],
-            channels=known.channels,
-            fit=known.fit,
-            dtype=known.dtype,
+            batch_size=args.batch_size,
+            height=args.size[0],
+            width=args.size[1],
+            channels=args.channels,
+            fit=args.fit,
+            dtype=args.dtype,
         )
-        effort = Effort(batch_size=known.batch_size, batches=known.batches, warmup=known.warmup)
-        if min(known.rounds, *known.workers) < 1:
+        effort = Effort(batch_size=args.batch_size, batches=args.batches, warmup=args.warmup)
+        if min(args.rounds, *args.workers) < 1:
             raise ValueError("--rounds and --workers must be at least 1")
-        manifest = read_manifest(known.data_dir)
+        manifest = read_manifest(args.data_dir)
         _check_stored_size(manifest, output)
-        reference = Reference.of(known.data_dir, output)
+        reference = Reference.of(args.data_dir, output)
     except (ValueError, FileNotFoundError) as error:
         parser.error(str(error))
     with tempfile.TemporaryDirectory(prefix="tillroll-peers-") as temporary:
-        work_dir = (known.work_dir or Path(temporary)) / manifest.digest[:12]
-        readiness = made_ready(known.peers, work_dir, reference, workers=known.workers[0])
-        settings = _settings(readiness, known.workers)
+        work_dir = (args.work_dir or Path(temporary)) / manifest.digest[:12]
+        readiness = made_ready(args.peers, work_dir, reference, workers=args.workers[0])
+        settings = _settings(readiness, args.workers)
         contenders = {
             label: Contender(
                 function=f"benchmarks.peers.{name}:batches",
@@ -71,11 +71,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not contenders:
             print(*missing_lines(readiness), sep="\n")
             return 1
-        rounds = by_turns(contenders, dict.fromkeys(contenders, effort), rounds=known.rounds)
+        rounds = by_turns(contenders, dict.fromkeys(contenders, effort), rounds=args.rounds)
     results = fastest({settings[label]: Result.of(each) for label, each in rounds.items()})
     command = ["python", "-m", "benchmarks.peers", *(sys.argv[1:] if argv is None else argv)]
-    about = _about(known, reference, output)
-    _report(known, results, readiness, about=about, command=command)
+    about = _about(args, reference, output)
+    _report(args, results, readiness, about=about, command=command)
     return 0
 
 
@@ -91,12 +91,12 @@ def _settings(
     }
 
 
-def _about(known: argparse.Namespace, reference: Reference, output: Output) -> str:
+def _about(args: argparse.Namespace, reference: Reference, output: Output) -> str:
     """Says in a sentence or two what was measured."""
     about = (
         f"{len(reference.samples):,} receipts ({reference.storage}) to batches of "
         f"{' × '.join(map(str, output.shape))} {output.dtype}, fit by {output.fit!r}; "
-        f"workers: the fastest of {', '.join(map(str, known.workers))}; medians of {known.rounds} "
+        f"workers: the fastest of {', '.join(map(str, args.workers))}; medians of {args.rounds} "
         "rounds by turns."
     )
     if reference.storage == "jpeg":
@@ -154,29 +154,29 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _report(
-    known: argparse.Namespace,
+    args: argparse.Namespace,
     results: dict[str, tuple[int, Result]],
     readiness: dict[str, Readiness],
     *,
     about: str,
     command: Sequence[str],
 ) -> None:
-    against = known.against if known.against in results else next(iter(results))
+    against = args.against if args.against in results else next(iter(results))
     rows = comparison_rows(results, readiness, against=against)
     packages, missing = versions(list(results)), missing_lines(readiness)
     about = f"{about} Ratios are to {PEERS[against].title}."
     print(table(rows), *missing, about, sep="\n")
     print(", ".join(machine().values()))
     print(", ".join(f"{name} {version}" for name, version in packages.items()))
-    if known.json:
-        options = {name: str(value) for name, value in vars(known).items()}
-        known.json.write_text(
+    if args.json:
+        options = {name: str(value) for name, value in vars(args).items()}
+        args.json.write_text(
             to_json({"options": options, "versions": packages, "missing": missing, "results": rows})
         )
-    if known.plot:
-        draw(rows, known.plot)
-    if known.markdown:
-        known.markdown.write_text(
+    if args.plot:
+        draw(rows, args.plot)
+    if args.markdown:
+        args.markdown.write_text(
             markdown(
                 rows, missing, about=about, command=command, machine=machine(), packages=packages
             )

@@ -22,25 +22,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--size", choices=SIZES, default="photo", help=size_help)
     parser.add_argument("--workers", type=int, help="processes (one a processor)")
     parser.add_argument("--contact-sheet", type=Path, help="also draw an overview to this image")
-    options = parser.parse_args(argv)
+    args = parser.parse_args(argv)
     started = time.perf_counter()
     try:
         records = generate(
-            options.out_dir,
-            count=options.count,
-            layouts=options.layouts,
-            seed=options.seed,
-            size=options.size,
-            workers=options.workers,
+            args.out_dir,
+            count=args.count,
+            layouts=args.layouts,
+            seed=args.seed,
+            size=args.size,
+            workers=args.workers,
             progress=sys.stderr.isatty(),
         )
-        if options.contact_sheet:
-            contact_sheet(records, options.contact_sheet)
+        if args.contact_sheet:
+            contact_sheet(records, args.contact_sheet)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     elapsed_s = time.perf_counter() - started
-    print(f"{options.count} receipts in {elapsed_s:.1f} s, ground truth in {records}")
+    print(f"{args.count} receipts in {elapsed_s:.1f} s, ground truth in {records}")
     return 0
 
 

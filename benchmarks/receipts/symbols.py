@@ -93,9 +93,9 @@ def _logo(kind: str, height: int) -> Image.Image:
     return mask.resize((height, height), Image.Resampling.BOX)
 
 
-def _star(centre: float, radius: float) -> list[tuple[float, float]]:
+def _star(center: float, radius: float) -> list[tuple[float, float]]:
     radii = (radius, radius * 0.42)
     return [
-        (centre + radii[k % 2] * sin(k * pi / 5), centre - radii[k % 2] * cos(k * pi / 5))
+        (center + radii[k % 2] * sin(k * pi / 5), center - radii[k % 2] * cos(k * pi / 5))
         for k in range(10)
     ]

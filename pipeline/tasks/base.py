@@ -1,5 +1,6 @@
 """Tasks: models with inputs, losses and metrics, in the form that the trainer takes."""
 
+import argparse
 import dataclasses
 import importlib
 import typing
@@ -10,6 +11,7 @@ from pipeline.config import InputConfig
 from pipeline.records.info import DatasetInfo
 from schemas.command_line import Flag, Options, parse_value
 
+_PREFIX = "model."  # of the flags of a task's options
 MetricValue = Any | tuple[Any, Any]  # values, or values and weights
 
 
@@ -106,11 +108,13 @@ def load_task(name: str, options: Mapping[str, str]) -> Task:
       options: field to value, as on a command line.
 
     Raises:
-      ValueError: there is no such task, or no such option, or a value has another type.
+      ValueError: there is no such task, or no such option, or a value has another type or is
+        refused; then the sentence names the flag, such as "--model.width".
     """
     made = _find_task(name)
     hints = typing.get_type_hints(made)
     fields = {field.name: hints[field.name] for field in dataclasses.fields(made)}
+    flags = Options[Any](made if isinstance(made, type) else type(made), prefix=_PREFIX)
     values = {}
     for option, text in options.items():
         if option not in fields:
@@ -121,8 +125,12 @@ def load_task(name: str, options: Mapping[str, str]) -> Task:
         try:
             values[option] = parse_value(text, fields[option])
         except ValueError as error:
-            raise ValueError(f"{option} {error}") from error
-    task: Any = made(**values) if isinstance(made, type) else dataclasses.replace(made, **values)
+            raise ValueError(f"{flags.flag(option)} {error}") from error
+    task: Any = (
+        flags.make(argparse.Namespace(), **values)
+        if isinstance(made, type)
+        else flags.replace(made, argparse.Namespace(), **values)
+    )
     return task
 
 
@@ -135,9 +143,9 @@ def task_options(name: str) -> Options[Any]:
     made = _find_task(name)
     flags = {field.name: Flag(parse=str) for field in dataclasses.fields(made)}
     if isinstance(made, type):
-        return Options(made, prefix="model.", **flags)
+        return Options(made, prefix=_PREFIX, **flags)
     defaults = {name: Flag(parse=str, default=str(getattr(made, name))) for name in flags}
-    return Options(type(made), prefix="model.", **defaults)
+    return Options(type(made), prefix=_PREFIX, **defaults)
 
 
 def _find_task(name: str) -> Any:

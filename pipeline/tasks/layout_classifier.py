@@ -26,7 +26,8 @@ class LayoutClassifier:
       size: height and width of the grayscale images in pixels.
       depth: "shallow" is one convolution, pooled, and a dense layer; "deep" is four stages of two
         normalized convolutions each, averaged over the image, and a dense layer.
-      width: filters of the first convolution; each further stage of "deep" doubles them.
+      width: filters of the first convolution, a multiple of 8; each further stage of "deep"
+        doubles them.
       units: units of the dense layer.
       dropout: fraction of the dense layer's outputs set to 0 while training.
       label_smoothing: share of the target that is spread over all values.

@@ -23,7 +23,8 @@ class TextDetector:
 
     Attributes:
       height, width: size of the grayscale images in pixels, multiples of 16.
-      filters: filters of the first convolution; they double each time the image is halved.
+      filters: filters of the first convolution, a multiple of 8; they double each time the image
+        is halved.
       max_boxes: maximum number of lines of a receipt; further lines count as background.
       augment: rotates, scales and tilts images and boxes, and lights images, at random.
     """

@@ -242,6 +242,12 @@ def test_local_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyP
             "each split, or one for all",
             id="shards_of_one_split",
         ),
+        pytest.param(
+            ["--shards=6", "--shards-multiple-of=4"],
+            "6 shards for split train: the number must be at least 1 and a multiple of "
+            "--shards-multiple-of, 4",
+            id="shards_multiple_of",
+        ),
         *(
             pytest.param(
                 [f"--raw-size={text}"],
@@ -315,10 +321,10 @@ def test_input_and_output_are_required(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_beams_options_are_left_to_beam() -> None:
-    known, others = parser().parse_known_args(
+    args, others = parser().parse_known_args(
         ["--input=a", "--output=b", "--runner=DataflowRunner", "--project", "p", "--region=r"]
     )
-    assert known.runner == "DataflowRunner"
+    assert args.runner == "DataflowRunner"
     assert others == ["--project", "p", "--region=r"]
 
 

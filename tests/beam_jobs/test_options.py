@@ -37,12 +37,12 @@ TWICE = (Label(name="total", type="int"), Label(name="total", type="float"))
         (
             {"shards": {"train": 0, "validation": 1}},
             "0 shards for split train: the number must be at least 1 and a multiple of "
-            "shards_multiple_of, 1",
+            "`shards_multiple_of`, 1",
         ),
         (
             {"shards": {"train": 8, "validation": 6}, "shards_multiple_of": 4},
             "6 shards for split validation: the number must be at least 1 and a multiple of "
-            "shards_multiple_of, 4",
+            "`shards_multiple_of`, 4",
         ),
         (
             {"shards": {"train": 8}},

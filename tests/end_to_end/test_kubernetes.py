@@ -61,9 +61,9 @@ def test_a_worker_knows_the_cluster_and_its_place(
         "cluster": {"worker": [f"{job}-{number}.{name}:{port}" for number in range(4)]},
         "task": {"type": "worker", "index": index},
     }
-    known = make_parser().parse_args(arguments)
-    assert known.strategy in STRATEGIES
-    assert known.global_batch_size % 4 == 0
+    args = make_parser().parse_args(arguments)
+    assert args.strategy in STRATEGIES
+    assert args.global_batch_size % 4 == 0
 
 
 def test_parts_fit_each_other(objects: dict[str, Any]):

@@ -210,14 +210,14 @@ def test_an_error_of_training_is_no_fault_of_the_options(
 )
 def test_options_that_are_not_given_are_those_of_the_task(options: list[str], balance: Balance):
     config = InputConfig(dtype="uint8", sample_weights=True, balance=Balance(alpha=0.5, by="shop"))
-    known = make_parser().parse_args(["data", "--run-dir=run", *options])
-    assert configured(config, known) == dataclasses.replace(config, balance=balance)
+    args = make_parser().parse_args(["data", "--run-dir=run", *options])
+    assert configured(config, args) == dataclasses.replace(config, balance=balance)
 
 
 def test_options_of_the_command_come_before_those_of_the_task():
     given = ("--image-dtype=float32", "--placement=device")
-    known = make_parser().parse_args(["data", "--run-dir=run", *given])
-    config = configured(InputConfig(dtype="uint8", features=("image", "label")), known)
+    args = make_parser().parse_args(["data", "--run-dir=run", *given])
+    config = configured(InputConfig(dtype="uint8", features=("image", "label")), args)
     assert (config.dtype, config.placement) == ("float32", "device")
     assert config.features == ("image", "label", "seed")
 

@@ -35,12 +35,24 @@ def test_balance_leaves_out_and_repeats(directory: Path):
     config = InputConfig(balance=Balance(alpha=0, repeat_cap=4))
     lines = explain_plan(directory, global_batch_size=8, config=config).splitlines()
     # "omega" and "gamma" reach the cap, the others share the other 20 slots.
-    counted = [line.split(maxsplit=2) for line in lines[4:] if line.split()[1] == "records"]
+    counted = [line.split(maxsplit=2) for line in lines[4:] if "record" in line.split()[1]]
     counted = [words for words in counted if words[0].isdigit()]
     assert sum(int(words[0]) for words in counted) == 32
     assert ["3", "records", "come 4 times"] in counted
     skipped = "are skipped in this epoch (others are skipped in the next)"
     assert skipped in [words[2] for words in counted]
+
+
+def test_one_is_singular(tmp_path: Path):
+    directory = write_dataset(tmp_path / "receipts", counts={"a": 3}, shards=1)
+    text = explain_plan(directory, global_batch_size=2)
+    assert "an epoch is 1 step of 2 records" in text
+    assert "each makes 1 batch of 2 records" in text
+    assert " 1 record is skipped in this epoch" in text
+    assert "in 1 step no batch" in text
+    text = explain_plan(directory, global_batch_size=1)
+    assert "an epoch is 3 steps of 1 record\n" in text
+    assert "each gets 1 record a step" in text
 
 
 def test_blocks(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -43,7 +43,7 @@ class Sizes:
         if not 1 <= self.memory <= 7 << 20:
             raise ValueError(f"memory must be 1 to {7 << 20}, got {self.memory}")
         if self.width == self.height:
-            raise ValueError(f"width and height are both {self.width}: choose another")
+            raise ValueError(f"`width` and `height` are both {self.width}: choose another")
 
 
 def mebibytes(text: str) -> int:
@@ -132,7 +132,7 @@ def test_help_is_that_of_the_docstring(monkeypatch: pytest.MonkeyPatch):
         (["--height=1", "--memory-mb=-3"], "--memory-mb must be 1 to 7, got -3"),
         (["--height=1", "--memory-mb=8"], "--memory-mb must be 1 to 7, got 8"),
         (["--height=1", "--memory-mb=x"], "argument --memory-mb: must be a whole number, got 'x'"),
-        (["--height=3"], "width and height are both 3: choose another"),
+        (["--height=3"], "--width and --height are both 3: choose another"),
         (["--height=1", "--heigth=3"], "unknown argument --heigth=3: --help lists the options"),
         (["--height=1", "--wid=3"], "unknown argument --wid=3: --help lists the options"),
     ],

@@ -124,4 +124,4 @@ def test_beams_options_are_read() -> None:
 def test_unknown_options_are_refused(argv: list[str], name: str) -> None:
     with pytest.raises(RunnerError, match=f"^unknown .*{name}") as caught:
         beam_options(argv)
-    assert "see --help for the build's options" in str(caught.value)
+    assert "see --help for the command's options" in str(caught.value)

@@ -125,7 +125,7 @@ def test_preset_keeps_what_is_not_given():
                 id=f"{option}={text}",
             )
             for option, text, sentence in (
-                ("number", "1.5", "number must be a whole number, got '1.5'"),
+                ("number", "1.5", "^--model.number must be a whole number, got '1.5'"),
                 ("rate", "fast", "rate must be a number, got 'fast'"),
                 ("fast", "yes", "fast must be true or false, got 'yes'"),
                 ("mode", "high", "mode must be one of low, 2, got 'high'"),
@@ -137,7 +137,7 @@ def test_preset_keeps_what_is_not_given():
         pytest.param(
             "pipeline.tasks.text_detector:TextDetector",
             {"height": "100"},
-            "height must be a multiple of 16 pixels, got 100",
+            "^--model.height must be a multiple of 16 pixels, got 100",
             id="the task's own check",
         ),
     ],
