@@ -7,7 +7,6 @@ and runs this in an environment that has TensorFlow Data Validation. Exits with 
 was not read, or found, as it should be.
 """
 
-import argparse
 import math
 import os
 import sys
@@ -22,6 +21,7 @@ if __name__ == "__main__":
 import tensorflow_data_validation as tfdv
 from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 
+from benchmarks.harness.command import benchmark_parser
 from schemas.file_names import schema_name, shard_name, statistics_name
 from schemas.versions import FIRST_VERSION
 
@@ -172,12 +172,18 @@ def faults(first: Read, second: Read, shifted: Read) -> Iterator[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.interop.tfdv", description=__doc__)
-    parser.add_argument("first", type=Path, help="dataset directory of a sample")
-    parser.add_argument("second", type=Path, help="dataset directory of another sample")
-    parser.add_argument("shifted", type=Path, help="dataset directory of shifted receipts")
-    parser.add_argument("--split", default="train", help="(default: %(default)s)")
-    args = parser.parse_args(argv)
+    parser = benchmark_parser("interop.tfdv", "FIRST SECOND SHIFTED", __doc__)
+    parser.add_argument("first", type=Path, metavar="FIRST", help="dataset directory of a sample")
+    parser.add_argument(
+        "second", type=Path, metavar="SECOND", help="dataset directory of another sample"
+    )
+    parser.add_argument(
+        "shifted", type=Path, metavar="SHIFTED", help="dataset directory of shifted receipts"
+    )
+    parser.add_argument(
+        "--split", default="train", metavar="NAME", help="split to compare (default: %(default)s)"
+    )
+    args = parser.parse(argv)
     print(f"TensorFlow Data Validation {tfdv.__version__}, split {args.split}")
     try:
         reads = [Read.of(path, args.split) for path in (args.first, args.second, args.shifted)]

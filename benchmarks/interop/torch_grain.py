@@ -6,7 +6,6 @@
 step imports no TensorFlow. Its status is 1 if any batch differs.
 """
 
-import argparse
 import itertools
 import json
 import os
@@ -18,6 +17,7 @@ from typing import Any
 if __name__ == "__main__":
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
+from benchmarks.harness.command import benchmark_parser
 from benchmarks.harness.timing import table
 from pipeline import Balance, BatchSampler, InputConfig, Records
 
@@ -35,13 +35,11 @@ Batches = list[list[str]]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.interop.torch_grain", description=__doc__
-    )
-    parser.add_argument("step", choices=("expect", "check"))
-    parser.add_argument("data_dir", help="dataset directory, local")
-    parser.add_argument("ids", type=Path, help="JSON file of the ids")
-    args = parser.parse_args(argv)
+    parser = benchmark_parser("interop.torch_grain", "STEP DATA_DIR IDS", __doc__)
+    parser.add_argument("step", choices=("expect", "check"), metavar="STEP", help="expect or check")
+    parser.add_argument("data_dir", metavar="DATA_DIR", help="local dataset directory")
+    parser.add_argument("ids", type=Path, metavar="IDS", help="JSON file of the ids")
+    args = parser.parse(argv)
     if args.step == "expect":
         found = {_case(*case): _tensorflow_batches(args.data_dir, *case) for case in _cases()}
         args.ids.write_text(json.dumps(found))
