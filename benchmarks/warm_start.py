@@ -38,7 +38,7 @@ _SPLITS = "train=0.8,validation=0.2"
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How the models are trained."""
+    """Options of the training runs."""
 
     task: LayoutClassifier
     options: TrainOptions
