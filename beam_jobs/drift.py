@@ -1,4 +1,4 @@
-"""How the records of one version of a dataset differ from those of another, by its statistics.
+"""Differences between the records of two versions of a dataset, by their statistics.
 
 The distances are those of TensorFlow Data Validation. With the shares p and q of each value, the
 L-infinity distance is the largest |p - q|. The Jensen-Shannon divergence is the mean of the
@@ -116,7 +116,7 @@ class NumberDrift:
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """How the records of a version differ from those of another.
+    """Differences between the records of two versions.
 
     Attributes:
       records_before, records_now: number of records.

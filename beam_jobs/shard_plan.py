@@ -149,7 +149,7 @@ def _plan(
 def _old_records(
     options: DealOptions, groups: Sequence[OldGroups], *, layouts: int, deals_anew: bool
 ) -> OldRecords | None:
-    """What the plan must know of the dataset as it is; None for a new one."""
+    """Describes the records that the dataset has, for the plan; None for a new dataset."""
     if options.base is None:
         return None
     splits = read_manifest(options.base.directory, options.base.version).splits

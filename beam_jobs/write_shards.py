@@ -19,7 +19,7 @@ from schemas.statistics import RecordSummary
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenShards:
-    """What `write_shards` makes.
+    """Collections that `write_shards` makes.
 
     Attributes:
       shards: WrittenShard.

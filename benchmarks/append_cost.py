@@ -5,7 +5,6 @@ whole commands; a build and an append of one receipt show their start-up, which 
 it looks for new records in the lookups of a million old ones, with the classes of the build.
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -19,10 +18,17 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from beam_jobs.running.import_messages import hide_import_messages
+
+if __name__ in ("__main__", "__mp_main__"):  # the program, and the processes that it measures in
+    hide_import_messages()
+
 from beam_jobs.prepare.known import OldShards, find_ids, find_pixels_and_groups, write_hashes
 from beam_jobs.prepare.staging import Staging
+from benchmarks.harness.command import benchmark_parser
 from benchmarks.harness.timing import in_new_process
 from benchmarks.plan_scale import peak_mb
+from schemas.command_line import CommandParser
 from schemas.file_names import shard_name
 from schemas.lookup import RecordLookup
 from schemas.manifest import Shard
@@ -35,7 +41,7 @@ _CHECKSUMS = [field.name for field in fields(Shard) if field.name.endswith("crc3
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    args = _parser().parse_args(argv)
+    args = _parser().parse(argv)
     if not 0 < args.appended <= 1:
         raise SystemExit(f"--appended must be above 0, and at most 1, got {args.appended}")
     with tempfile.TemporaryDirectory(prefix="append-cost-") as folder:
@@ -54,18 +60,42 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.append_cost", description=__doc__)
-    parser.add_argument("--rows", type=int, default=20_000, help="(default: %(default)s)")
+def _parser() -> CommandParser:
+    parser = benchmark_parser("append_cost", "", __doc__)
     parser.add_argument(
-        "--appended", type=float, default=0.01, help="share of these rows (default: %(default)s)"
+        "--rows",
+        type=int,
+        default=20_000,
+        metavar="N",
+        help="number of receipts that are built (default: %(default)s)",
     )
-    parser.add_argument("--workers", type=int, default=2, help="(default: %(default)s)")
     parser.add_argument(
-        "--records", type=int, default=1_000_000, help="of the lookups (default: %(default)s)"
+        "--appended",
+        type=float,
+        default=0.01,
+        metavar="FRACTION",
+        help="number of receipts that are appended, as a fraction of --rows (default: %(default)s)",
     )
     parser.add_argument(
-        "--new", type=int, default=10_000, help="records to look for in them (default: %(default)s)"
+        "--workers",
+        type=int,
+        default=2,
+        metavar="N",
+        help="number of processes of a build (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--records",
+        type=int,
+        default=1_000_000,
+        metavar="N",
+        help="number of old records in the lookups (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--new",
+        type=int,
+        default=10_000,
+        metavar="N",
+        help="number of records that are looked for (default: %(default)s)",
     )
     return parser
 

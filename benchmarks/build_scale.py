@@ -6,7 +6,6 @@ whole dataset that verify makes. Their input is made up and holds no image: reco
 layout by layout, and of B buckets, bucket b holds the records b, b + B, b + 2B, …
 """
 
-import argparse
 import json
 import sys
 import time
@@ -18,6 +17,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from beam_jobs.running.import_messages import hide_import_messages
+
+if __name__ in ("__main__", "__mp_main__"):  # the program, and the processes that it measures in
+    hide_import_messages()
+
 from beam_jobs.prepare.chunks import bucket_count
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.running.report import plan_summary
@@ -28,6 +32,7 @@ from beam_jobs.verification.workers import ShardTask
 from beam_jobs.verify import Totals
 from beam_jobs.writing.publish import Publisher, _check_deal
 from beam_jobs.writing.shards import WrittenShard
+from benchmarks.harness.command import benchmark_parser
 from benchmarks.harness.timing import in_new_process
 from benchmarks.plan_scale import IntArray, peak_mb
 from schemas.bins import bins_of
@@ -233,14 +238,41 @@ STAGES: tuple[Callable[[Case], dict[str, float]], ...] = (plan, deal, publish, s
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.build_scale", description=__doc__)
-    parser.add_argument("--rows", type=int, default=50_000_000, help="(default: %(default)s)")
-    parser.add_argument("--layouts", type=int, default=20_000, help="(default: %(default)s)")
-    parser.add_argument("--groups", type=int, default=0, help="shops or users (default: none)")
+    parser = benchmark_parser("build_scale", "", __doc__)
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=50_000_000,
+        metavar="N",
+        help="number of receipts (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--layouts",
+        type=int,
+        default=20_000,
+        metavar="N",
+        help="number of layouts (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--groups",
+        type=int,
+        default=0,
+        metavar="N",
+        help="number of shops or users that receipts are grouped by (default: none)",
+    )
     names = [stage.__name__ for stage in STAGES]
-    parser.add_argument("--stages", nargs="+", choices=names, default=names)
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    args = parser.parse_args(argv)
+    parser.add_argument(
+        "--stages",
+        nargs="+",
+        choices=names,
+        default=names,
+        metavar="STAGE",
+        help=f"stages to run, of {', '.join(names)} (default: all)",
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="also write the figures to this file"
+    )
+    args = parser.parse(argv)
     try:
         case = Case(rows=args.rows, layouts=args.layouts, groups=args.groups)
     except ValueError as error:

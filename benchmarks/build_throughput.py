@@ -5,7 +5,6 @@ the ratio of the medians. Each build is a whole command, start-up included; a Be
 nothing shows how much of it is Beam's.
 """
 
-import argparse
 import io
 import json
 import multiprocessing
@@ -24,7 +23,9 @@ from pathlib import Path
 import PIL
 from PIL import Image, ImageOps
 
+from benchmarks.harness.command import benchmark_parser
 from benchmarks.harness.timing import PeakMemory
+from schemas.command_line import CommandParser
 
 QUALITY = 90
 ORIENTATION = 0x0112  # of EXIF
@@ -40,7 +41,7 @@ class Run:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    args = _parser().parse_args(argv)
+    args = _parser().parse(argv)
     images = image_paths(args.table)
     size = {"workers": args.workers, "max_side": args.max_side}
     with tempfile.TemporaryDirectory(prefix="build-throughput-") as folder:
@@ -71,22 +72,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.build_throughput", description=__doc__
-    )
-    parser.add_argument("table", type=Path, help="table of benchmarks.receipts, or a SROIE folder")
-    parser.add_argument("--rounds", type=int, default=3, help="(default: %(default)s)")
-    parser.add_argument("--workers", type=int, default=2, help="(default: %(default)s)")
+def _parser() -> CommandParser:
+    parser = benchmark_parser("build_throughput", "TABLE", __doc__)
     parser.add_argument(
-        "--max-side", type=int, default=1024, help="pixels of the longer side (default: 1024)"
+        "table", type=Path, metavar="TABLE", help="table of benchmarks.receipts, or a SROIE folder"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, metavar="N", help="number of rounds (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=2,
+        metavar="N",
+        help="number of processes (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--max-side",
+        type=int,
+        default=1024,
+        metavar="PIXELS",
+        help="length of the longer side of a stored image (default: 1024)",
     )
     parser.add_argument(
         "--encode-all",
         action="store_true",
-        help="the pool encodes every image, which is simpler, also where the build keeps its bytes",
+        help="let the pool encode every image, also those whose bytes the build keeps",
     )
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="also write the figures to this file"
+    )
     return parser
 
 

@@ -4,7 +4,6 @@ Runs the build's own dry run on the table: every row is read, grouped into chunk
 only the images are not there.
 """
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -15,17 +14,38 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.build_throughput import measured
+from benchmarks.harness.command import benchmark_parser
 from benchmarks.harness.long_tail import long_tail
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.deal_scale", description=__doc__)
-    parser.add_argument("--rows", type=int, default=10_000_000, help="(default: %(default)s)")
-    parser.add_argument("--layouts", type=int, default=20_000, help="(default: %(default)s)")
-    parser.add_argument("--files", type=int, default=16, help="tables (default: %(default)s)")
-    parser.add_argument("--workers", type=int, default=2, help="(default: %(default)s)")
-    args = parser.parse_args(argv)
+    parser = benchmark_parser("deal_scale", "", __doc__)
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=10_000_000,
+        metavar="N",
+        help="number of rows (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--layouts",
+        type=int,
+        default=20_000,
+        metavar="N",
+        help="number of layouts (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--files", type=int, default=16, metavar="N", help="number of tables (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=2,
+        metavar="N",
+        help="number of processes (default: %(default)s)",
+    )
+    args = parser.parse(argv)
     with tempfile.TemporaryDirectory(prefix="deal-scale-") as folder:
         started = time.perf_counter()
         write_tables(Path(folder), rows=args.rows, layouts=args.layouts, tables=args.files)

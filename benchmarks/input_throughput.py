@@ -10,7 +10,6 @@ from "tensorflow", as tillroll chooses, from the C library ("system"), or from a
 such as tcmalloc, by its path.
 """
 
-import argparse
 import importlib
 import os
 import sys
@@ -23,6 +22,7 @@ from typing import Any
 if __name__ == "__main__":
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
+from benchmarks.harness.command import benchmark_parser
 from benchmarks.harness.contenders import SHUFFLE_BUFFER, Training, up_to
 from benchmarks.harness.input_options import add_input_options, add_measuring_options, training_run
 from benchmarks.harness.timing import (
@@ -39,6 +39,7 @@ from benchmarks.peers.output import Output
 from benchmarks.peers.registry import PEERS
 from benchmarks.peers.stored import read_manifest, storage
 from pipeline.records.info import load_info
+from schemas.command_line import CommandParser
 
 SWEEPS = (
     "batch-size",
@@ -65,7 +66,7 @@ _CEILING_IMAGES = 500
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
     parser = _parser()
-    args = parser.parse_args(argv)
+    args = parser.parse(argv)
     if bool(args.sweep) != bool(args.values):
         parser.error("--sweep NAME and --values N … belong together")
     try:
@@ -105,28 +106,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.input_throughput", description=__doc__
-    )
+def _parser() -> CommandParser:
+    parser = benchmark_parser("input_throughput", "DATA_DIR", __doc__)
     add_input_options(parser)
     parser.add_argument(
-        "--replicas", type=int, default=1, help="logical CPUs of a MirroredStrategy (default: 1)"
+        "--replicas",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of logical CPUs of a MirroredStrategy (default: 1)",
     )
     parser.add_argument(
         "--workers",
         type=int,
         default=1,
-        help="processes of a MultiWorkerMirroredStrategy (default: 1)",
+        metavar="N",
+        help="number of processes of a MultiWorkerMirroredStrategy (default: 1)",
     )
     add_measuring_options(parser, batches=60, rounds=5)
     parser.add_argument(
         "--sweep",
         choices=SWEEPS,
-        help="option of which several values are tried; of replicas and workers, each gets "
-        "batches of --global-batch-size",
+        metavar="OPTION",
+        help=f"compare several values of an option, one of {', '.join(SWEEPS)}; each of several "
+        "replicas or workers gets batches of --global-batch-size (default: none)",
     )
-    parser.add_argument("--values", nargs="+", help="those values, with --sweep")
+    parser.add_argument(
+        "--values", nargs="+", metavar="VALUE", help="values that --sweep compares (default: none)"
+    )
     return parser
 
 

@@ -6,7 +6,6 @@ the index, sorting it into a table, the epoch's tables, and the rows of some bat
 step on and from a far one. No step needs more than that: there is no array of an epoch's length.
 """
 
-import argparse
 import json
 import multiprocessing
 import os
@@ -23,6 +22,7 @@ if __name__ == "__main__":
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.harness.command import benchmark_parser
 from benchmarks.harness.long_tail import long_tail
 from schemas.file_names import COMPLETED, manifest_name, shard_name
 from schemas.index import RecordIndex
@@ -38,17 +38,26 @@ _RECORD_BYTES, _SHARD_RECORDS = 100_000, 250_000
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.plan_scale", description=__doc__)
+    parser = benchmark_parser("plan_scale", "", __doc__)
     parser.add_argument(
         "--records",
         type=int,
         nargs="+",
         default=[1_000_000, 10_000_000, 50_000_000],
-        help="(default: 1, 10 and 50 million)",
+        metavar="N",
+        help="numbers of records, one after the other (default: 1, 10 and 50 million)",
     )
-    parser.add_argument("--layouts", type=int, default=20_000, help="(default: %(default)s)")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    args = parser.parse_args(argv)
+    parser.add_argument(
+        "--layouts",
+        type=int,
+        default=20_000,
+        metavar="N",
+        help="number of layouts (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="also write the figures to this file"
+    )
+    args = parser.parse(argv)
     results = []
     for records in args.records:
         with tempfile.TemporaryDirectory(prefix="plan-scale-") as folder:

@@ -4,7 +4,6 @@ Each start is a process of its own, timed from the call that makes the dataset, 
 imported. Starts and resumed runs take turns; the figure is the ratio of the medians.
 """
 
-import argparse
 import os
 import statistics
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 if __name__ == "__main__":
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
+from benchmarks.harness.command import benchmark_parser
 from benchmarks.harness.contenders import up_to
 from benchmarks.harness.input_options import add_input_options, add_measuring_options, training_run
 from benchmarks.harness.timing import Effort, Round, by_turns, machine, table, to_json
@@ -22,19 +22,18 @@ from benchmarks.harness.timing import Effort, Round, by_turns, machine, table, t
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.resume_latency", description=__doc__
-    )
+    parser = benchmark_parser("resume_latency", "DATA_DIR", __doc__)
     add_input_options(parser)
     parser.add_argument(
         "--steps",
         type=int,
         nargs="+",
         default=[1_000, 1_000_000],
-        help="steps to resume at (default: 1000 1000000)",
+        metavar="N",
+        help="steps at which runs are resumed (default: 1000 1000000)",
     )
     add_measuring_options(parser, rounds=5)
-    args = parser.parse_args(argv)
+    args = parser.parse(argv)
     try:
         if min(args.steps) < 0:
             raise ValueError(f"--steps must be at least 0, got {min(args.steps)}")

@@ -21,11 +21,13 @@ if __name__ == "__main__":
 import tensorflow as tf
 
 from benchmarks.harness import timing
+from benchmarks.harness.command import benchmark_parser
 from benchmarks.harness.contenders import Training, distributed, up_to
 from benchmarks.harness.input_options import add_input_options, add_measuring_options, training_run
 from benchmarks.harness.timing import Effort, Result, by_turns, machine, table, to_json
 from pipeline.distribution import strategies
 from pipeline.distribution.host_memory import keep_host_memory
+from schemas.command_line import CommandParser
 
 STAGES = {
     "read": "reading",
@@ -53,7 +55,7 @@ class Steps:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
     parser = _parser()
-    args = parser.parse_args(argv)
+    args = parser.parse(argv)
     for name in ("step_ms", "images_per_s", "load"):
         value = getattr(args, name)
         if value is not None and not value > 0:
@@ -77,24 +79,53 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.saturation", description=__doc__)
+def _parser() -> CommandParser:
+    parser = benchmark_parser("saturation", "DATA_DIR", __doc__)
     add_input_options(parser)
     group = parser.add_argument_group("simulated accelerator")
-    group.add_argument("--replicas", type=int, default=1, help="(default: %(default)s)")
+    group.add_argument(
+        "--replicas",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of replicas (default: %(default)s)",
+    )
     speed = group.add_mutually_exclusive_group()
-    speed.add_argument("--step-ms", type=float, help="milliseconds of a step")
-    speed.add_argument("--images-per-s", type=float, help="of each replica")
+    speed.add_argument(
+        "--step-ms",
+        type=float,
+        metavar="MS",
+        help="time of a step in milliseconds (default: set by --load)",
+    )
+    speed.add_argument(
+        "--images-per-s",
+        type=float,
+        metavar="X",
+        help="images that each replica takes per second (default: set by --load)",
+    )
     speed.add_argument(
         "--load",
         type=float,
         default=0.8,
         metavar="FRACTION",
-        help="of the most that the input pipeline gives (default: %(default)s)",
+        help="images/s, as a fraction of what the input pipeline makes at most "
+        "(default: %(default)s)",
     )
-    slow = parser.add_argument_group("what if", "milliseconds an image to slow a stage down by")
-    slow.add_argument("--slow-reading", type=float, default=0.0, metavar="MS", help="by waiting")
-    slow.add_argument("--slow-decoding", type=float, default=0.0, metavar="MS", help="by computing")
+    slow = parser.add_argument_group("what if a stage were slower")
+    slow.add_argument(
+        "--slow-reading",
+        type=float,
+        default=0.0,
+        metavar="MS",
+        help="waiting that is added to reading an image, in milliseconds (default: 0)",
+    )
+    slow.add_argument(
+        "--slow-decoding",
+        type=float,
+        default=0.0,
+        metavar="MS",
+        help="computing that is added to decoding an image, in milliseconds (default: 0)",
+    )
     add_measuring_options(parser, batches=100, rounds=3)
     return parser
 

@@ -6,7 +6,6 @@ out. Strategies that share two cores can't be faster than one that has them alon
 is what each costs, and that all learn the same.
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -21,6 +20,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from benchmarks.harness.addresses import free_addresses
+from benchmarks.harness.command import benchmark_parser
 from benchmarks.harness.timing import machine, table, to_json
 
 
@@ -53,22 +53,48 @@ SETUPS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.strategies",
-        description=__doc__,
+    parser = benchmark_parser(
+        "strategies",
+        "DATA_DIR",
+        __doc__,
         epilog="All other options are those of python -m pipeline.train.",
     )
-    parser.add_argument("data_dir", help="dataset directory")
+    parser.add_argument("data_dir", metavar="DATA_DIR", help="dataset directory")
     parser.add_argument(
-        "--setups", nargs="+", choices=SETUPS, default=list(SETUPS), help="(default: all)"
+        "--setups",
+        nargs="+",
+        choices=SETUPS,
+        default=list(SETUPS),
+        metavar="NAME",
+        help=f"strategies to run, of {', '.join(SETUPS)} (default: all)",
     )
-    parser.add_argument("--steps", type=int, default=200, help="(default: %(default)s)")
-    parser.add_argument("--global-batch-size", type=int, default=32, help="(default: %(default)s)")
     parser.add_argument(
-        "--loss", type=float, default=1.0, help="to be reached (default: %(default)s)"
+        "--steps",
+        type=int,
+        default=200,
+        metavar="N",
+        help="training steps of each run (default: %(default)s)",
     )
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    parser.add_argument("--plot", type=Path, help="draw the losses to this PNG file")
+    parser.add_argument(
+        "--global-batch-size",
+        type=int,
+        default=32,
+        metavar="RECORDS",
+        help="size of a global batch (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--loss",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="loss to which the seconds are counted (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="also write the figures to this file"
+    )
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw the losses to this PNG file"
+    )
     args, others = parser.parse_known_args(argv)
     logs = {}
     with tempfile.TemporaryDirectory(prefix="strategies-") as folder:

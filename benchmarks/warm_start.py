@@ -7,7 +7,6 @@ weights of the first, the other from scratch. It prints the accuracy on the old 
 first step, and the steps to the accuracy that the cold run ends with.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -24,12 +23,14 @@ if __name__ == "__main__":
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.harness.command import benchmark_parser
 from pipeline.evaluation.evaluator import Evaluation
 from pipeline.records.info import DatasetInfo, load_info
 from pipeline.tasks.layout_classifier import LayoutClassifier
 from pipeline.training.options import TrainOptions
 from pipeline.training.trainer import Trainer
 from pipeline.warm_start import TrainedWeights, comparable_names, warm_start
+from schemas.command_line import CommandParser
 
 _NEW_EVERY = 7  # of 70 layouts in the order of their names, 10 are new: common and rare ones
 _SPLITS = "train=0.8,validation=0.2"
@@ -37,7 +38,7 @@ _SPLITS = "train=0.8,validation=0.2"
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How the models are trained."""
+    """Options of the training runs."""
 
     task: LayoutClassifier
     options: TrainOptions
@@ -60,7 +61,7 @@ class Run:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    args = _parser().parse_args(argv)
+    args = _parser().parse(argv)
     table = Path(args.folder, "receipts.jsonl")
     if not table.is_file():
         raise SystemExit(f"{table} does not exist: draw receipts, or name another folder")
@@ -83,18 +84,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.warm_start", description=__doc__)
-    parser.add_argument("folder", help="receipts, with their table receipts.jsonl")
-    for name, default in (
-        ("steps", 600),
-        ("evaluate-every", 20),
-        ("global-batch-size", 32),
-        ("size", 64),
-        ("width", 16),
-        ("units", 64),
+def _parser() -> CommandParser:
+    parser = benchmark_parser("warm_start", "FOLDER", __doc__)
+    parser.add_argument(
+        "folder", metavar="FOLDER", help="receipts, with their table receipts.jsonl"
+    )
+    for name, default, meaning in (
+        ("steps", 600, "training steps of each run"),
+        ("evaluate-every", 20, "steps between two evaluations"),
+        ("global-batch-size", 32, "records of a global batch"),
+        ("size", 64, "height and width of the images in pixels"),
+        ("width", 16, "filters of the model's first convolution"),
+        ("units", 64, "units of the model's dense layer"),
     ):
-        parser.add_argument(f"--{name}", type=int, default=default, help="(default: %(default)s)")
+        parser.add_argument(
+            f"--{name}",
+            type=int,
+            default=default,
+            metavar="N",
+            help=f"{meaning} (default: %(default)s)",
+        )
     return parser
 
 

@@ -78,7 +78,7 @@ class Distribution:
 
     @property
     def total(self) -> int:
-        """How many numbers there are."""
+        """The number of numbers."""
         return sum(self.counts.values())
 
     def quantiles(self, parts: int) -> list[float]:

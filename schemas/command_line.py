@@ -49,7 +49,7 @@ class CommandParser(argparse.ArgumentParser):
     ) -> None:
         super().__init__(
             prog=f"python -m {module}",
-            usage=f"%(prog)s {usage} [options]",
+            usage=" ".join(filter(None, ["%(prog)s", usage, "[options]"])),
             description=_wrapped(description),
             epilog="\n\n".join(filter(None, [_wrapped(epilog), examples])) or None,
             formatter_class=argparse.RawDescriptionHelpFormatter,

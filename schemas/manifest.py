@@ -310,7 +310,7 @@ class Manifest:
 
     @property
     def counts(self) -> Counts:
-        """Where the inputs of all generations went."""
+        """Sums of the counts of all generations."""
         return Counts.total(generation.counts for generation in self.generations)
 
     @property

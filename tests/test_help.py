@@ -1,15 +1,14 @@
-"""The help of every command: it fits a terminal of 80 columns and names each option once."""
+"""The help of all commands and benchmarks fits 80 columns and names each option once."""
 
 import ast
 import importlib
 import re
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.support.processes import ROOT, run_python
 
 COMMANDS = {
     "beam_jobs.build": "apache_beam",
@@ -23,6 +22,27 @@ COMMANDS = {
     "pipeline.predict": "tensorflow",
     "pipeline.show": "tensorflow",
     "pipeline.train": "tensorflow",
+}
+# Each with the package that its help needs; what it needs to run may be more.
+BENCHMARKS = {
+    "benchmarks.append_cost": "apache_beam",
+    "benchmarks.build_scale": "apache_beam",
+    "benchmarks.build_throughput": "psutil",
+    "benchmarks.deal_scale": "psutil",
+    "benchmarks.input_throughput": "tensorflow",
+    "benchmarks.interop": "numpy",
+    "benchmarks.interop.dali": "nvidia.dali",
+    "benchmarks.interop.samples": "numpy",
+    "benchmarks.interop.tfds": "tensorflow_datasets",
+    "benchmarks.interop.tfdv": "tensorflow_data_validation",
+    "benchmarks.interop.torch_grain": "psutil",
+    "benchmarks.peers": "tensorflow",
+    "benchmarks.plan_scale": "numpy",
+    "benchmarks.receipts": "numpy",
+    "benchmarks.resume_latency": "tensorflow",
+    "benchmarks.saturation": "tensorflow",
+    "benchmarks.strategies": "matplotlib",
+    "benchmarks.warm_start": "tensorflow",
 }
 
 
@@ -38,7 +58,7 @@ def commands_of(package: str) -> Iterator[str]:
             for each in statements
             if isinstance(each, ast.If) and ast.unparse(each.test) == "__name__ == '__main__'"
         ]
-        if has_main and any("main()" in ast.unparse(guard) for guard in guards):
+        if has_main and any("(main)" in ast.unparse(guard) for guard in guards):
             yield f"{package}.{path.stem}"
 
 
@@ -65,11 +85,17 @@ def test_help(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    text = help_of(command, capsys)
+    assert len(checked_flags(command, help_of(command, capsys))) > 2
+
+
+def checked_flags(command: str, text: str) -> set[str]:
+    """Checks a help, and returns the options that it names."""
     assert text.startswith(f"usage: python -m {command} ")
     assert max(map(len, text.splitlines())) <= 80
     options = re.split(r"\n\w[\w ]*:\n", text)[1:]
-    entries = re.findall(r"^  (--[\w.-]+)(.*(?:\n {4,}.*)*)", "\n".join(options), re.MULTILINE)
+    entries = re.findall(
+        r"^  (?:-h, )?(--[\w.-]+)(.*(?:\n {4,}.*)*)", "\n".join(options), re.MULTILINE
+    )
     flags = Counter(flag for flag, _ in entries if "…" not in flag)
     assert flags
     assert set(flags.values()) == {1}
@@ -80,6 +106,27 @@ def test_help(
             assert words.count("None") > 1, f"{flag} does not say what None means"
     assert "`" not in text
     assert "%(" not in text
+    return {*flags}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_help_of_a_benchmark(benchmark: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(BENCHMARKS[benchmark])
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+    shown = run_python("-m", benchmark, "--help")
+    assert shown.stderr == ""
+    assert "--help" in checked_flags(benchmark, shown.stdout)
+
+
+def test_no_benchmark_is_forgotten() -> None:
+    found = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
+        for path in (ROOT / "benchmarks").rglob("*.py")
+        if re.search(r'benchmark_parser\(\s*"', path.read_text())
+    }
+    assert found == BENCHMARKS.keys()
 
 
 @pytest.mark.parametrize("command", ["pipeline.explain", "pipeline.train"])

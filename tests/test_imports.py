@@ -1,4 +1,4 @@
-"""Who may import whom, and that importing touches nothing."""
+"""Modules import only what they may, and importing touches nothing."""
 
 import importlib.util
 import os

@@ -132,7 +132,7 @@ class BucketStarts:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OldRecords:
-    """What a generation that is appended must know of the records before it.
+    """Counts and groups of the records that a dataset had before a generation is appended.
 
     Attributes:
       counts: int64 [layouts, splits], their number.

@@ -12,20 +12,35 @@ from pipeline.records.info import load_info
 
 def add_input_options(parser: argparse.ArgumentParser) -> None:
     """Adds the dataset directory and the fields of `InputConfig` that matter for speed."""
-    parser.add_argument("data_dir", help="dataset directory")
+    parser.add_argument("data_dir", metavar="DATA_DIR", help="dataset directory")
     group = add_image_options(parser)
     group.add_argument(
         "--augment",
         nargs="*",
         default=(),
         metavar="OP",
-        help="augmentations on the host, such as Rotate Brightness Contrast Noise",
+        help="augmentations on the host, such as Rotate Brightness Contrast Noise (default: none)",
     )
-    group.add_argument("--block-length", type=int, default=1, help="records read together")
     group.add_argument(
-        "--parallel-reads", type=int, help="blocks read at a time; of local files, batches"
+        "--block-length",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of records that are read together (default: 1)",
     )
-    group.add_argument("--parallel-decodes", type=int, help="images decoded at a time")
+    group.add_argument(
+        "--parallel-reads",
+        type=int,
+        metavar="N",
+        help="number of blocks that are read at the same time; from local files, of batches "
+        "(default: chosen by the pipeline)",
+    )
+    group.add_argument(
+        "--parallel-decodes",
+        type=int,
+        metavar="N",
+        help="number of images that are decoded at the same time (default: chosen by the pipeline)",
+    )
 
 
 def add_image_options(parser: argparse.ArgumentParser) -> Any:
@@ -34,9 +49,10 @@ def add_image_options(parser: argparse.ArgumentParser) -> Any:
     group.add_argument(
         "--global-batch-size",
         dest="batch_size",
+        metavar="RECORDS",
         type=int,
         default=32,
-        help="records of a batch (default: %(default)s)",
+        help="size of a global batch (default: %(default)s)",
     )
     group.add_argument(
         "--size",
@@ -44,12 +60,22 @@ def add_image_options(parser: argparse.ArgumentParser) -> Any:
         nargs=2,
         default=(256, 256),
         metavar=("HEIGHT", "WIDTH"),
-        help="pixels (default: 256 256)",
+        help="size of the images in pixels (default: 256 256)",
     )
-    group.add_argument("--channels", type=int, choices=(1, 3), default=3, help="(default: 3)")
-    group.add_argument("--fit", choices=("pad", "stretch"), default="pad", help="(default: pad)")
     group.add_argument(
-        "--dtype", choices=("float32", "uint8"), default="float32", help="(default: float32)"
+        "--channels", type=int, choices=(1, 3), default=3, help="color channels (default: 3)"
+    )
+    group.add_argument(
+        "--fit",
+        choices=("pad", "stretch"),
+        default="pad",
+        help="how images are brought to that size (default: pad)",
+    )
+    group.add_argument(
+        "--dtype",
+        choices=("float32", "uint8"),
+        default="float32",
+        help="type of the pixels (default: float32)",
     )
     return group
 
@@ -83,17 +109,35 @@ def add_measuring_options(
 ) -> None:
     """Adds how long to measure and where the figures go; batches and a plot only where asked."""
     group = parser.add_argument_group("measuring")
-    group.add_argument("--rounds", type=int, default=rounds, help="(default: %(default)s)")
-    group.add_argument("--json", type=Path, help="also write the figures to this file")
+    group.add_argument(
+        "--rounds",
+        type=int,
+        default=rounds,
+        metavar="N",
+        help="number of rounds, in which all take turns (default: %(default)s)",
+    )
+    group.add_argument(
+        "--json", type=Path, metavar="FILE", help="also write the figures to this file"
+    )
     if batches is None:
         return
     group.add_argument(
-        "--batches", type=int, default=batches, help="that are timed (default: %(default)s)"
+        "--batches",
+        type=int,
+        default=batches,
+        metavar="N",
+        help="number of batches that are timed (default: %(default)s)",
     )
     group.add_argument(
-        "--warmup", type=int, default=20, help="batches before them (default: %(default)s)"
+        "--warmup",
+        type=int,
+        default=20,
+        metavar="N",
+        help="number of batches before those that are timed (default: %(default)s)",
     )
-    group.add_argument("--plot", type=Path, help="draw them to this PNG file")
+    group.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw the figures to this PNG file"
+    )
 
 
 def _operation(name: str) -> Any:

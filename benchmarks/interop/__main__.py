@@ -3,11 +3,11 @@
 Its status is 1 if anything was not read as it should be.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.harness.command import benchmark_parser
 from benchmarks.harness.timing import table
 from benchmarks.interop.results import load
 
@@ -16,9 +16,11 @@ _SHOWN = 5  # faults of a row: a reader that gets one record wrong may get all w
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.interop", description=__doc__)
-    parser.add_argument("results", nargs="+", type=Path, help="files that the readers wrote")
-    results = [result for path in parser.parse_args(argv).results for result in load(path)]
+    parser = benchmark_parser("interop", "RESULTS...", __doc__)
+    parser.add_argument(
+        "results", nargs="+", type=Path, metavar="RESULTS", help="files that the readers wrote"
+    )
+    results = [result for path in parser.parse(argv).results for result in load(path)]
     print(table([result.cells for result in results]))
     faults = 0
     for result in results:

@@ -3,7 +3,6 @@
 DALI reads one text of a feature. Of several it reads none, so those of the boxes are left out.
 """
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 from nvidia.dali import fn, pipeline_def, tfrecord, types
 
+from benchmarks.harness.command import benchmark_parser
 from benchmarks.interop.expected import IMAGE, PIXELS, Expected, compare, splits
 from benchmarks.interop.results import Result, save
 from benchmarks.peers.stored import storage
@@ -85,10 +85,14 @@ def _parsing(feature: Feature) -> Any:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.interop.dali", description=__doc__)
-    parser.add_argument("results", type=Path, help="JSON file of the rows to write")
-    parser.add_argument("directories", nargs="+", type=Path, help="dataset directories")
-    args = parser.parse_args(argv)
+    parser = benchmark_parser("interop.dali", "RESULTS DIRECTORY...", __doc__)
+    parser.add_argument(
+        "results", type=Path, metavar="RESULTS", help="JSON file of the rows to write"
+    )
+    parser.add_argument(
+        "directories", nargs="+", type=Path, metavar="DIRECTORY", help="dataset directories"
+    )
+    args = parser.parse(argv)
     save([row for directory in args.directories for row in results(directory)], args.results)
     return 0
 

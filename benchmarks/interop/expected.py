@@ -32,7 +32,7 @@ Values = Mapping[str, Sequence[Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What a reader gave of some records, beside what it should.
+    """The records that a reader gave, beside those that it should.
 
     Attributes:
       expected, read: records that there are, and that the reader gave.

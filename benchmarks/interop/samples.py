@@ -6,7 +6,6 @@ one only a third of the receipts is left. `third_1.jsonl` to `third_3.jsonl` hav
 rows each. All lie beside the table, as images are named from there.
 """
 
-import argparse
 import json
 import random
 import sys
@@ -14,6 +13,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from benchmarks.harness.command import benchmark_parser
 
 TOTAL_FACTOR = 3
 _KEPT_OF_OTHER_LAYOUTS = 3  # one of three
@@ -38,11 +39,11 @@ def _shifted(rows: Sequence[Row]) -> list[Row]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.interop.samples", description=__doc__
+    parser = benchmark_parser("interop.samples", "TABLE", __doc__)
+    parser.add_argument(
+        "table", type=Path, metavar="TABLE", help="receipts.jsonl of benchmarks.receipts"
     )
-    parser.add_argument("table", type=Path, help="receipts.jsonl of benchmarks.receipts")
-    table = parser.parse_args(argv).table
+    table = parser.parse(argv).table
     rows = [json.loads(line) for line in table.read_text().splitlines()]
     for name, sample in samples(rows).items():
         path = table.with_name(f"{name}.jsonl")

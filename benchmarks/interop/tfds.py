@@ -3,7 +3,6 @@
 All records of each split with their images decoded, and a slice of `train`.
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ if __name__ == "__main__":
 
 import tensorflow_datasets as tfds
 
+from benchmarks.harness.command import benchmark_parser
 from benchmarks.interop.expected import IMAGE, PIXELS, compare, splits
 from benchmarks.interop.results import Result, save
 
@@ -44,10 +44,14 @@ def _records(builder: Any, split: str) -> Iterator[dict[str, Any]]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.interop.tfds", description=__doc__)
-    parser.add_argument("results", type=Path, help="JSON file of the rows to write")
-    parser.add_argument("directories", nargs="+", type=Path, help="dataset directories")
-    args = parser.parse_args(argv)
+    parser = benchmark_parser("interop.tfds", "RESULTS DIRECTORY...", __doc__)
+    parser.add_argument(
+        "results", type=Path, metavar="RESULTS", help="JSON file of the rows to write"
+    )
+    parser.add_argument(
+        "directories", nargs="+", type=Path, metavar="DIRECTORY", help="dataset directories"
+    )
+    args = parser.parse(argv)
     save([row for directory in args.directories for row in results(directory)], args.results)
     return 0
 

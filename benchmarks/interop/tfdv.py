@@ -6,7 +6,6 @@ the same receipts, and to one whose totals and layouts have shifted (`benchmarks
 makes their tables).
 """
 
-import argparse
 import os
 import sys
 import tempfile
@@ -21,6 +20,7 @@ if __name__ == "__main__":
 import tensorflow_data_validation as tfdv
 from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 
+from benchmarks.harness.command import benchmark_parser
 from benchmarks.interop.expected import Expected, splits
 from benchmarks.interop.results import Result, save
 from benchmarks.interop.statistics import count, differences
@@ -148,9 +148,13 @@ def shift_results(first: Path, others: Mapping[Path, bool]) -> Iterator[Result]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.interop.tfdv", description=__doc__)
-    parser.add_argument("results", type=Path, help="JSON file of the rows to write")
-    parser.add_argument("directories", nargs="+", type=Path, help="dataset directories")
+    parser = benchmark_parser("interop.tfdv", "RESULTS DIRECTORY...", __doc__)
+    parser.add_argument(
+        "results", type=Path, metavar="RESULTS", help="JSON file of the rows to write"
+    )
+    parser.add_argument(
+        "directories", nargs="+", type=Path, metavar="DIRECTORY", help="dataset directories"
+    )
     parser.add_argument(
         "--shifts",
         nargs=3,
@@ -159,7 +163,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar=("FIRST", "SECOND", "SHIFTED"),
         help="dataset directories of two samples, and of shifted receipts",
     )
-    args = parser.parse_args(argv)
+    args = parser.parse(argv)
     first, second, shifted = args.shifts
     rows = [row for directory in args.directories for row in results(directory)]
     rows += shift_results(first, {second: False, shifted: True})

@@ -6,7 +6,6 @@ each rank gets of `Records` and `BatchSampler`, in worker processes, and all rec
 of the shards. The second step imports no TensorFlow.
 """
 
-import argparse
 import io
 import itertools
 import json
@@ -24,6 +23,7 @@ if __name__ == "__main__":
 import numpy as np
 from PIL import Image
 
+from benchmarks.harness.command import benchmark_parser
 from benchmarks.interop.expected import ID, IMAGE, PIXELS, Comparison, compare, splits
 from benchmarks.interop.results import Result, save
 from pipeline import Balance, BatchSampler, InputConfig, Records
@@ -188,14 +188,19 @@ _READERS = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.interop.torch_grain", description=__doc__
+    parser = benchmark_parser("interop.torch_grain", "STEP IDS DIRECTORY...", __doc__)
+    parser.add_argument("step", choices=("expect", "check"), metavar="STEP", help="expect or check")
+    parser.add_argument("ids", type=Path, metavar="IDS", help="JSON file of the ids")
+    parser.add_argument(
+        "directories", nargs="+", type=Path, metavar="DIRECTORY", help="dataset directories"
     )
-    parser.add_argument("step", choices=("expect", "check"))
-    parser.add_argument("ids", type=Path, help="JSON file of the ids")
-    parser.add_argument("directories", nargs="+", type=Path, help="dataset directories")
-    parser.add_argument("--results", type=Path, help="JSON file of the rows that `check` writes")
-    args = parser.parse_args(argv)
+    parser.add_argument(
+        "--results",
+        type=Path,
+        metavar="RESULTS",
+        help="JSON file of the rows that check writes (default: none)",
+    )
+    args = parser.parse(argv)
     if args.step == "expect":
         ids = {str(directory): expected_ids(directory) for directory in args.directories}
         args.ids.write_text(json.dumps(ids))

@@ -18,6 +18,7 @@ from pathlib import Path
 if __name__ == "__main__":
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
+from benchmarks.harness.command import benchmark_parser
 from benchmarks.harness.input_options import add_image_options, add_measuring_options
 from benchmarks.harness.timing import Contender, Effort, Result, by_turns, machine, table, to_json
 from benchmarks.peers.comparison import (
@@ -33,13 +34,14 @@ from benchmarks.peers.readiness import Readiness, made_ready
 from benchmarks.peers.reference import Reference
 from benchmarks.peers.registry import PEERS
 from benchmarks.peers.stored import read_manifest, storage
+from schemas.command_line import CommandParser
 from schemas.manifest import Manifest
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
     parser = _parser()
-    args = parser.parse_args(argv)
+    args = parser.parse(argv)
     try:
         output = Output(
             batch_size=args.batch_size,
@@ -119,37 +121,46 @@ def _check_stored_size(manifest: Manifest, output: Output) -> None:
         )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
-    parser.add_argument("data_dir", help="dataset directory, local")
+def _parser() -> CommandParser:
+    parser = benchmark_parser("peers", "DATA_DIR", __doc__)
+    parser.add_argument("data_dir", metavar="DATA_DIR", help="local dataset directory")
     parser.add_argument(
         "--peers",
         nargs="+",
         choices=PEERS,
         default=list(PEERS),
         metavar="NAME",
-        help=f"those to compare, of {', '.join(PEERS)} (default: all)",
+        help=f"peers to compare, of {', '.join(PEERS)} (default: all)",
     )
     parser.add_argument(
         "--against",
         choices=PEERS,
         default="tf_data_tfrecord",
         metavar="NAME",
-        help="whom ratios are to, the fastest where it is not measured (default: %(default)s)",
+        help="peer that ratios refer to, else the fastest (default: %(default)s)",
     )
     parser.add_argument(
-        "--work-dir", type=Path, help="keep the peers' files here, for the next time"
+        "--work-dir",
+        type=Path,
+        metavar="DIR",
+        help="keep the peers' files in this folder, for the next time (default: they are deleted)",
     )
     parser.add_argument(
         "--workers",
         type=int,
         nargs="+",
         default=[2],
-        help="threads or processes of peers that don't count them themselves (default: 2)",
+        metavar="N",
+        help="number of threads or processes of peers that don't choose it themselves (default: 2)",
     )
     add_image_options(parser)
     add_measuring_options(parser, rounds=5, batches=60)
-    parser.add_argument("--markdown", type=Path, help="write table, versions and machine to this")
+    parser.add_argument(
+        "--markdown",
+        type=Path,
+        metavar="FILE",
+        help="also write table, versions and machine to this Markdown file",
+    )
     return parser
 
 

@@ -1,11 +1,11 @@
-"""`python -m benchmarks.receipts OUT_DIR`: writes a corpus of receipt images."""
+"""Writes a corpus of receipt images, with a table of their ground truth."""
 
-import argparse
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.harness.command import benchmark_parser
 from benchmarks.receipts.contact_sheet import contact_sheet
 from benchmarks.receipts.corpus import generate
 from benchmarks.receipts.scene import SIZES
@@ -13,16 +13,38 @@ from benchmarks.receipts.scene import SIZES
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the command line, writes the corpus, returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.receipts", description=__doc__)
-    parser.add_argument("out_dir", type=Path, help="a new or empty directory")
-    parser.add_argument("--count", type=int, default=2000, help="receipts (%(default)s)")
-    parser.add_argument("--layouts", type=int, default=60, help="layouts (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of all choices (%(default)s)")
-    size_help = "photo: 0.3 to 12 megapixels, small: 0.3 to 0.5 (%(default)s)"
+    parser = benchmark_parser("receipts", "OUT_DIR", __doc__)
+    parser.add_argument("out_dir", type=Path, metavar="OUT_DIR", help="a new or empty directory")
+    parser.add_argument(
+        "--count",
+        type=int,
+        default=2000,
+        metavar="N",
+        help="number of receipts (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--layouts",
+        type=int,
+        default=60,
+        metavar="N",
+        help="number of layouts (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="SEED",
+        help="seed of all random choices (default: %(default)s)",
+    )
+    size_help = "photo: 0.3 to 12 megapixels, small: 0.3 to 0.5 (default: %(default)s)"
     parser.add_argument("--size", choices=SIZES, default="photo", help=size_help)
-    parser.add_argument("--workers", type=int, help="processes (one a processor)")
-    parser.add_argument("--contact-sheet", type=Path, help="also draw an overview to this image")
-    args = parser.parse_args(argv)
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="number of processes (default: one per core)"
+    )
+    parser.add_argument(
+        "--contact-sheet", type=Path, metavar="FILE", help="also draw an overview to this image"
+    )
+    args = parser.parse(argv)
     started = time.perf_counter()
     try:
         records = generate(

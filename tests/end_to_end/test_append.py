@@ -1,4 +1,4 @@
-"""What is appended to a dataset: a version more, and the older ones as they were."""
+"""Appending adds a version to a dataset, and leaves the older ones as they were."""
 
 import json
 import shutil

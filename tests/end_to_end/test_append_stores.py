@@ -1,4 +1,4 @@
-"""What is appended to a dataset on an object store: killed, resumed, and read meanwhile."""
+"""Appending to a dataset on an object store: killed, resumed, and read meanwhile."""
 
 import io
 import os

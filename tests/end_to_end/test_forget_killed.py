@@ -83,7 +83,7 @@ def test_it_is_finished_by_the_same_command(grown: Path, rows: list[dict], tmp_p
 def test_files_that_a_kill_has_left_go_with_the_next_job(
     grown: Path, rows: list[dict], build, tmp_path: Path, command: str
 ):
-    """As after a kill between the new COMPLETED and the deletions."""
+    """Files are left by a kill between the new COMPLETED and the deletions."""
     copy = Path(shutil.copytree(grown, tmp_path / "copy"))
     assert main([str(copy), f"--ids={ids_file(tmp_path, rows)}", "--workers=1"]) == 0
     before = contents(grown)

@@ -1,4 +1,4 @@
-"""What a new model takes over from a trained one, and what it says of the rest."""
+"""Weights that a new model takes over from a trained one, and what it says of the rest."""
 
 import dataclasses
 import json

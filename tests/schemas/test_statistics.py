@@ -163,7 +163,7 @@ def test_mean_and_standard_deviation(values: list[float]) -> None:
 
 
 def test_small_differences_of_large_numbers_count() -> None:
-    """As floating-point numbers, the mean of squares less the square of the mean would be 0."""
+    """In floating-point arithmetic, the mean of squares less the square of the mean would be 0."""
     summary = FeatureSummary()
     for value in (1e9, 1e9 + 64):
         summary.add([value])

@@ -1,4 +1,4 @@
-"""What TensorFlow Datasets is told about a directory; `make interop` reads it with that library."""
+"""Description of a directory for TensorFlow Datasets; `make interop` reads it with that library."""
 
 import json
 from dataclasses import replace
