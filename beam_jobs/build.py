@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -73,8 +72,7 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
             pipeline_options = beam_options(others)
             FileSystems.set_options(pipeline_options)  # for the files that this process looks at
             options = arguments.build_options(args, given_flags(argv))
-            workers = len(os.sched_getaffinity(0)) if args.workers is None else args.workers
-            runner = choose_runner(args.runner, pipeline_options, workers)
+            runner = choose_runner(args.runner, pipeline_options, args.workers)
             staged_only = _only_staged(pipeline_options)
             if not staged_only and not args.dry_run and _begin(options, stack):
                 print(report.summary(read_manifest(options.output), args.output), end="")

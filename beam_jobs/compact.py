@@ -1,7 +1,6 @@
 """Deals all generations of a dataset anew, as one: `python -m beam_jobs.compact --help`."""
 
 import logging
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -65,8 +64,7 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
             pipeline_options = beam_options(others)
             FileSystems.set_options(pipeline_options)  # for the files that this process looks at
             options = arguments.compact_options(args)
-            workers = len(os.sched_getaffinity(0)) if args.workers is None else args.workers
-            runner = choose_runner(args.runner, pipeline_options, workers)
+            runner = choose_runner(args.runner, pipeline_options, args.workers)
             if not _begin(options, stack, deals_anew=arguments.asks_for_shards(args)):
                 print(report.summary(read_manifest(options.output), args.directory), end="")
                 print("its records are one generation already: nothing was done")

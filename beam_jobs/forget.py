@@ -1,7 +1,6 @@
 """Removes receipts from a dataset directory, for good: `python -m beam_jobs.forget --help`."""
 
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -64,8 +63,7 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
             pipeline_options = beam_options(others)
             FileSystems.set_options(pipeline_options)  # for the files that this process looks at
             options = arguments.forget_options(args)
-            workers = len(os.sched_getaffinity(0)) if args.workers is None else args.workers
-            runner = choose_runner(args.runner, pipeline_options, workers)
+            runner = choose_runner(args.runner, pipeline_options, args.workers)
             published = _begin(options, stack)
         except (ValueError, BuildError) as error:
             parser.error(str(error))

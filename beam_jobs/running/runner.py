@@ -1,5 +1,6 @@
 """The choice of a runner, with options that avoid the traps of the local ones."""
 
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -21,12 +22,9 @@ from apache_beam.runners.runner import PipelineRunner
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 import beam_jobs.running.local_worker_handler  # noqa: F401  (takes the place of Beam's)
+from beam_jobs.running.engines import RunnerError, is_flink, is_spark, set_engine_options
 
 _LOCAL = ("local", "directrunner", "switchingdirectrunner", "fnapirunner")
-
-
-class RunnerError(ValueError):
-    """The runner's options can't work; the message says what to change."""
 
 
 def beam_options(arguments: Sequence[str]) -> PipelineOptions:
@@ -54,11 +52,11 @@ def is_local_runner(name: str) -> bool:
     return name.lower() in _LOCAL or f"{name.lower()}runner" in _LOCAL
 
 
-def choose_runner(name: str, options: PipelineOptions, workers: int) -> PipelineRunner:
+def choose_runner(name: str, options: PipelineOptions, workers: int | None) -> PipelineRunner:
     """Returns the runner of a name, and sets options that are safe for it.
 
     Local names all mean Beam's FnApiRunner: DirectRunner would try to download another runner
-    first. With several workers it runs processes.
+    first. With several workers it runs processes; None is one per core.
 
     Raises:
       RunnerError: the options would lose data, or lack what the runner needs.
@@ -68,16 +66,20 @@ def choose_runner(name: str, options: PipelineOptions, workers: int) -> Pipeline
     options.view_as(StandardOptions).runner = name
     if name.lower() in ("dataflow", "dataflowrunner"):
         _check_dataflow(options)
+    if is_flink(name) or is_spark(name):
+        set_engine_options(name, options, workers)
     return create_runner(name)
 
 
-def _local_runner(options: PipelineOptions, workers: int) -> PipelineRunner:
+def _local_runner(options: PipelineOptions, workers: int | None) -> PipelineRunner:
     direct = options.view_as(DirectOptions)
     if direct.direct_running_mode == "multi_threading":
         raise RunnerError(
             "--direct_running_mode=multi_threading loses records silently (a fault of Beam): "
             "leave it out, and set the number of processes with --workers"
         )
+    if workers is None:
+        workers = len(os.sched_getaffinity(0))
     if workers < 1:
         raise RunnerError(f"--workers must be at least 1, got {workers}")
     direct.direct_num_workers = workers
