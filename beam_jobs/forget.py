@@ -103,7 +103,12 @@ def _end(options: ForgetOptions, directory: str) -> int:
     """Deletes what a kill may have left, and prints what was forgotten; returns the status."""
     write_tfds_files(options.staging, options.launch)
     delete_unlisted(options.output)
-    forgotten = ForgetReport.from_bytes(files.read(options.staging.report))
+    report = options.staging.report
+    if not files.exists(report):  # an earlier launch was killed while it deleted its work
+        delete_staging(options.staging)
+        print(f"{directory} holds none of it any more")
+        return 0
+    forgotten = ForgetReport.from_bytes(files.read(report))
     delete_staging(options.staging)
     kept = [version.number for version in read_versions(options.output).versions]
     print(forget_summary(forgotten, directory, kept), end="")

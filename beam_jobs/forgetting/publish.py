@@ -16,6 +16,7 @@ from beam_jobs.storage import files
 from beam_jobs.storage.checksums import checksum
 from beam_jobs.writing.output import (
     delete_unlisted,
+    is_published,
     read_excluded,
     read_manifest,
     read_summary_of,
@@ -95,6 +96,9 @@ class ForgetPublisher:
         options, base = self.options, self.options.base
         if base is None:
             raise ValueError("there is no dataset to forget anything of")
+        if is_published(options):  # by another attempt, which a runner took for lost
+            delete_unlisted(options.output)
+            return
         if len(shards) != len(plan.shards) or len(listings) != len(plan.listings):
             raise BuildError(f"not all files were written anew: {TRY_AGAIN}")
         old = read_manifest(base.directory, base.version)

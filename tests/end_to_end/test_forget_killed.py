@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,8 @@ pytest.importorskip("apache_beam")
 from apache_beam.io.filesystems import FileSystems
 
 from beam_jobs.forget import main
+from beam_jobs.forgetting.publish import ForgetPublisher
+from beam_jobs.prepare.staging import Staging, delete_staging
 from beam_jobs.running.runner import beam_options
 from beam_jobs.storage import files
 from beam_jobs.verify import main as verify_main
@@ -77,6 +80,51 @@ def test_it_is_finished_by_the_same_command(grown: Path, rows: list[dict], tmp_p
         assert status == 0 or before_or_after == 4
         assert contents(copy) == expected
     assert killed >= len(MOMENTS) - 1  # the last moments are short
+
+
+def test_a_publication_that_is_tried_again_does_no_harm(
+    grown: Path, rows: list[dict], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """As by a runner that took the first attempt for lost."""
+    arguments = [f"--ids={ids_file(tmp_path, rows)}", "--workers=1"]
+    once, twice = (Path(shutil.copytree(grown, tmp_path / name)) for name in ("once", "twice"))
+    assert main([str(once), *arguments]) == 0
+    publish = ForgetPublisher.publish
+
+    def publish_twice(self: ForgetPublisher, *values: Any, **others: Any) -> None:
+        publish(self, *values, **others)
+        publish(self, *values, **others)
+
+    monkeypatch.setattr(ForgetPublisher, "publish", publish_twice)
+    assert main([str(twice), *arguments]) == 0
+    assert contents(twice) == contents(once)
+
+
+@pytest.mark.parametrize("left", [("publishing", "report.json"), ("publishing",)])
+def test_a_kill_at_its_very_end(
+    grown: Path, rows: list[dict], tmp_path: Path, monkeypatch, capsys, left: tuple[str, ...]
+):
+    copy = Path(shutil.copytree(grown, tmp_path / "copy"))
+    arguments = [str(copy), f"--ids={ids_file(tmp_path, rows)}", "--workers=1"]
+    kept: dict[str, bytes] = {}
+
+    def keep(staging: Staging) -> None:
+        kept.update({name: Path(staging.directory, name).read_bytes() for name in left})
+        delete_staging(staging)
+
+    monkeypatch.setattr("beam_jobs.forget.delete_staging", keep)
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    expected = contents(copy)
+    monkeypatch.undo()
+    (copy / "_staging").mkdir()
+    for name, data in {"BUILD": b"", **kept}.items():
+        (copy / "_staging" / name).write_bytes(data)
+    assert main(arguments) == 0
+    assert capsys.readouterr().out == (
+        printed if len(left) == 2 else f"{copy} holds none of it any more\n"
+    )
+    assert contents(copy) == expected
 
 
 @pytest.mark.parametrize("command", ["append", "compact"])
