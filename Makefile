@@ -71,7 +71,7 @@ INTEROP_LABELS := --label total:float --label language:category
 INTEROP_READ := $(addprefix $(INTEROP)/,receipts grown)
 INTEROP_FORMS := $(addprefix $(INTEROP)/,compacted pixels)
 INTEROP_TABLES := $(INTEROP)/tables
-interop: .venv/ready .venv-peers/ready .venv-tfdv/ready
+interop: .venv/ready .venv-tfds/ready .venv-dali/ready .venv-pytorch/ready .venv-grain/ready .venv-tfdv/ready
 	rm -rf $(INTEROP)
 	$(BIN)/python -m benchmarks.receipts $(INTEROP_TABLES) --count 1200 --layouts 30 --size small
 	$(BIN)/python -m benchmarks.interop.samples $(INTEROP_TABLES)/receipts.jsonl
@@ -84,14 +84,14 @@ interop: .venv/ready .venv-peers/ready .venv-tfdv/ready
 	  --input $(INTEROP_TABLES)/$$name.jsonl --output $(INTEROP)/grown || exit 1; done
 	cp -r $(INTEROP)/grown $(INTEROP)/compacted
 	$(BIN)/python -m beam_jobs.compact $(INTEROP)/compacted
-	.venv-peers/bin/python -m benchmarks.interop.tfds $(INTEROP)/tfds.json $(INTEROP_READ) $(INTEROP_FORMS)
-	.venv-peers/bin/python -m benchmarks.interop.dali $(INTEROP)/dali.json $(INTEROP_READ) $(INTEROP_FORMS)
+	.venv-tfds/bin/python -m benchmarks.interop.tfds $(INTEROP)/tfds.json $(INTEROP_READ) $(INTEROP_FORMS)
+	.venv-dali/bin/python -m benchmarks.interop.dali $(INTEROP)/dali.json $(INTEROP_READ) $(INTEROP_FORMS)
 	$(BIN)/python -m benchmarks.interop.torch_grain expect $(INTEROP)/ids.json $(INTEROP_READ)
-	.venv-peers/bin/python -m benchmarks.interop.torch_grain check $(INTEROP)/ids.json $(INTEROP_READ) \
-	  --results $(INTEROP)/torch_grain.json
+	for name in pytorch grain; do .venv-$$name/bin/python -m benchmarks.interop.torch_grain $$name \
+	  $(INTEROP)/ids.json $(INTEROP_READ) --results $(INTEROP)/$$name.json || exit 1; done
 	.venv-tfdv/bin/python -m benchmarks.interop.tfdv $(INTEROP)/tfdv.json $(INTEROP_READ) \
 	  --shifts $(addprefix $(INTEROP)/,first second shifted)
-	$(BIN)/python -m benchmarks.interop $(addprefix $(INTEROP)/,tfds.json dali.json torch_grain.json tfdv.json)
+	$(BIN)/python -m benchmarks.interop $(addprefix $(INTEROP)/,tfds.json dali.json pytorch.json grain.json tfdv.json)
 
 # The archive of sources and, built from it, the wheel that a release uploads.
 dist: | $(UV)
@@ -106,10 +106,14 @@ dist: | $(UV)
 .venv-train/ready: SETS := --extra train --group test
 .venv-docs/ready: SETS := --extra build --extra train --group docs --group newest --group receipts
 .venv-peers/ready: SETS := --extra train --group peers --group test
+.venv-tfds/ready: SETS := --extra train --group tfds
+.venv-dali/ready: SETS := --group dali
+.venv-pytorch/ready: SETS := --group pytorch
+.venv-grain/ready: SETS := --group grain
 .venv-tfdv/ready: SETS := --group tfdv
 
 ENVIRONMENTS := $(addprefix .venv,/ready -receipts/ready -newest/ready -build/ready -train/ready \
-  -docs/ready -peers/ready -tfdv/ready)
+  -docs/ready -peers/ready -tfds/ready -dali/ready -pytorch/ready -grain/ready -tfdv/ready)
 
 # `uv sync` fetches from the addresses in uv.lock, PyPI's. `uv pip sync` asks the index that uv or pip is
 # configured for, and checks the hashes of uv.lock.

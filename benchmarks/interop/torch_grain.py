@@ -1,9 +1,9 @@
 """Reads dataset directories with PyTorch's DataLoader and Grain, through tillroll's own classes.
 
 `python -m benchmarks.interop.torch_grain expect IDS DIRECTORY...` writes the ids of the global
-batches of `make_dataset`. `check IDS DIRECTORY... --results RESULTS` holds those against them that
-each rank gets of `Records` and `BatchSampler`, in worker processes, and all records against those
-of the shards. The second step imports no TensorFlow.
+batches of `make_dataset`. `pytorch IDS DIRECTORY... --results RESULTS` holds those against them
+that each rank gets of `Records` and `BatchSampler`, in worker processes of PyTorch, and all records
+against those of the shards; `grain` does so with Grain. Neither imports TensorFlow.
 """
 
 import io
@@ -180,16 +180,22 @@ def _decoded_records(batch: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     return [decoded(record) for record in batch]
 
 
-_READERS = (
-    Reader(title="PyTorch", distribution="torch", batches=_torch_batches, records=_torch_records),
-    Reader(title="Grain", distribution="grain", batches=_grain_batches, records=_grain_records),
-)
+_READERS = {
+    "pytorch": Reader(
+        title="PyTorch", distribution="torch", batches=_torch_batches, records=_torch_records
+    ),
+    "grain": Reader(
+        title="Grain", distribution="grain", batches=_grain_batches, records=_grain_records
+    ),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
     parser = benchmark_parser("interop.torch_grain", "STEP IDS DIRECTORY...", __doc__)
-    parser.add_argument("step", choices=("expect", "check"), metavar="STEP", help="expect or check")
+    parser.add_argument(
+        "step", choices=("expect", *_READERS), metavar="STEP", help="expect, pytorch or grain"
+    )
     parser.add_argument("ids", type=Path, metavar="IDS", help="JSON file of the ids")
     parser.add_argument(
         "directories", nargs="+", type=Path, metavar="DIRECTORY", help="dataset directories"
@@ -198,7 +204,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--results",
         type=Path,
         metavar="RESULTS",
-        help="JSON file of the rows that check writes (default: none)",
+        help="JSON file of the rows that a reader writes (default: none)",
     )
     args = parser.parse(argv)
     if args.step == "expect":
@@ -206,13 +212,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.ids.write_text(json.dumps(ids))
         return 0
     if args.results is None:
-        parser.error("check needs --results")
+        parser.error(f"{args.step} needs --results")
     ids = json.loads(args.ids.read_text())
     rows = [
         row
-        for reader in _READERS
         for directory in args.directories
-        for row in results(reader, directory, ids[str(directory)])
+        for row in results(_READERS[args.step], directory, ids[str(directory)])
     ]
     if "tensorflow" in sys.modules:
         raise SystemExit("TensorFlow was imported, and should not be needed")

@@ -57,9 +57,9 @@ def check(
 ) -> list[Result]:
     given = {"batches": read, "records": read_all} | functions
     reader = Reader(title="NumPy", distribution="numpy", **given)
-    monkeypatch.setattr(torch_grain, "_READERS", (reader,))
+    monkeypatch.setattr(torch_grain, "_READERS", {"grain": reader})
     results = ids.with_name("rows.json")
-    assert main(["check", str(ids), str(directory), "--results", str(results)]) == 0
+    assert main(["grain", str(ids), str(directory), "--results", str(results)]) == 0
     return load(results)
 
 
@@ -108,5 +108,5 @@ def test_tensorflow_must_not_be_imported(
 
 def test_rows_need_a_file(ids: Path, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
-        main(["check", str(ids), str(directory)])
-    assert "check needs --results" in capsys.readouterr().err
+        main(["grain", str(ids), str(directory)])
+    assert "grain needs --results" in capsys.readouterr().err
