@@ -1,6 +1,7 @@
 """The commands of both halves as programs: stop signals, and outputs that nobody reads any more."""
 
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable
@@ -47,8 +48,6 @@ def run_program(main: Callable[[], int]) -> NoReturn:
 
 def _is_closed() -> bool:
     """Returns whether nobody reads standard output any more."""
-    try:
-        sys.stdout.flush()  # what could not be written is still in its buffer
-    except BrokenPipeError:
-        return True
-    return False
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), select.POLLOUT)
+    return any(event & select.POLLERR for _, event in poll.poll(0))

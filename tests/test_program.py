@@ -49,22 +49,29 @@ def test_a_signal_while_it_is_imported_ends_it_with_a_sentence(
     assert process.returncode == 128 + number
 
 
-@pytest.mark.parametrize("text", ["", "line\\n" * 100_000])
-def test_a_reader_that_has_ended_ends_it_quietly(text: str) -> None:
+@pytest.mark.parametrize("lines", [1, 100_000])
+def test_a_reader_that_has_ended_ends_it_quietly(lines: int) -> None:
     program = (
+        "import sys\n"
         "from schemas.program import run_program\n"
-        f"def main():\n    print('first'); print('{text}'); return 3\n"
+        "def main():\n"
+        "    sys.stdin.read()\n"  # until the test has closed what it writes to
+        f"    print('line\\n' * {lines})\n"
+        "    return 3\n"
         "run_program(main)"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program],
         cwd=ROOT,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
+    assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.close()
+    process.stdin.close()
     assert process.stderr.read() == b""
     assert process.wait(timeout=60) == 128 + signal.SIGPIPE
     process.stderr.close()
