@@ -23,8 +23,13 @@ def skip_unless_installed(command: str) -> None:
         pytest.skip(f"{command} can't be run in this environment")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("command", "number"),
+    [
+        *((command, signal.SIGINT) for command in COMMANDS),
+        *((command, signal.SIGTERM) for command in ("beam_jobs.build", "pipeline.train")),
+    ],
+)
 def test_a_signal_while_it_is_imported_ends_it_with_a_sentence(
     command: str, number: signal.Signals
 ) -> None:

@@ -198,7 +198,7 @@ def test_unfair_shard_is_a_fault(copy: Path, capsys):
 
 
 def test_reads_shards_and_lists_in_pieces(dataset: Path, monkeypatch: pytest.MonkeyPatch):
-    """Only the manifest, COMPLETED and the indexes are read as a whole."""
+    """Only the manifest, COMPLETED and the small files beside shards are read as a whole."""
     read_range, pieces = files.read_range, set()
 
     def record(path: str, offset: int, length: int) -> bytes:
@@ -208,7 +208,8 @@ def test_reads_shards_and_lists_in_pieces(dataset: Path, monkeypatch: pytest.Mon
             assert path.endswith(at_once)
         return read_range(path, offset, length)
 
-    at_once = (".npz", ".idx", MANIFEST, COMPLETED, "features.json", "dataset_info.json")
+    at_once = (".npz", ".idx", ".summary.json", MANIFEST, COMPLETED)
+    at_once += ("features.json", "dataset_info.json")
     monkeypatch.setattr("beam_jobs.storage.checksums._PIECE_BYTES", 5000)
     monkeypatch.setattr(files, "read_range", record)
     assert list(verify(str(dataset), workers=1)) == []

@@ -53,7 +53,9 @@ def copy(grown: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(grown, tmp_path / "copy"))
 
 
-def forget(directory: Path, *ids: str, options: tuple[str, ...] = ("--workers=1",)) -> int:
+def forget(
+    directory: Path, *ids: str, options: tuple[str, ...] = ("--workers=1", "--quiet")
+) -> int:
     file = directory.parent / "ids.txt"
     file.write_text("".join(f"{id_}\n" for id_ in ids))
     return main([str(directory), "--ids", str(file), *options])

@@ -63,10 +63,12 @@ def test_has_every_kind_of_file(small: Path):
         "receipts-train-00000.idx",
         "receipts-train-00000.index.npz",
         "receipts-train-00000.lookup.npz",
+        "receipts-train-00000.summary.json",
         "receipts-train-00000.tfrecord",
         "receipts-validation-00000.idx",
         "receipts-validation-00000.index.npz",
         "receipts-validation-00000.lookup.npz",
+        "receipts-validation-00000.summary.json",
         "receipts-validation-00000.tfrecord",
         "versions/00001/duplicates/duplicates.jsonl-00000-of-00001",
         "versions/00001/manifest.json",
@@ -98,7 +100,7 @@ def test_every_flipped_bit_is_named(copy: Path, part: str):
 @pytest.mark.parametrize("harm", [b"", b"\n\n", None])
 def test_replaced_and_missing_files_are_named(copy: Path, harm: bytes | None):
     others = [name for name in contents(copy) if name not in (MANIFEST, COMPLETED)]
-    assert len(others) == 16
+    assert len(others) == 18
     for name in others:
         if harm is None:
             (copy / name).unlink()
