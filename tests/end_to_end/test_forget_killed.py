@@ -85,7 +85,7 @@ def test_it_is_finished_by_the_same_command(grown: Path, rows: list[dict], tmp_p
 def test_a_publication_that_is_tried_again_does_no_harm(
     grown: Path, rows: list[dict], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """As by a runner that took the first attempt for lost."""
+    """A runner may take the first attempt for lost."""
     arguments = [f"--ids={ids_file(tmp_path, rows)}", "--workers=1"]
     once, twice = (Path(shutil.copytree(grown, tmp_path / name)) for name in ("once", "twice"))
     assert main([str(once), *arguments]) == 0
