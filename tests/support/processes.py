@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -87,6 +88,15 @@ def run_python(
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done
+
+
+def own_lines(errors: str) -> list[str]:
+    """Lines of standard error but those of TensorFlow 2.21.
+
+    It logs in C++ on which processor it is, whatever level it is told.
+    """
+    native = re.compile(r"WARNING: All log messages before absl|I0000 ")
+    return [line for line in errors.splitlines() if not native.match(line)]
 
 
 @contextlib.contextmanager
