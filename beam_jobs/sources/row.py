@@ -121,7 +121,7 @@ def _check_one_line(kind: str, name: str) -> None:
 
 
 def _check_unicode(row: Row) -> None:
-    """Raises UnicodeEncodeError if a text of a row can't be written as UTF-8.
+    r"""Raises UnicodeEncodeError if a text of a row can't be written as UTF-8.
 
     Sources read bytes that are not UTF-8 as lone surrogates, which Python's texts may hold and
     UTF-8 may not: "\udcff" for the byte FF.
