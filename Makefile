@@ -13,7 +13,7 @@ INDEX := $(or $(UV_DEFAULT_INDEX),$(UV_INDEX_URL))
 export UV_PYTHON_DOWNLOADS := never
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: demo test test-fast lint docs test-newest test-halves peers interop dist lock check-lock clean
+.PHONY: demo test test-fast lint docs test-newest test-halves peers interop engines dist lock check-lock clean
 
 demo: .venv/ready
 	rm -rf $(DEMO)
@@ -92,6 +92,15 @@ interop: .venv/ready .venv-tfds/ready .venv-dali/ready .venv-pytorch/ready .venv
 	.venv-tfdv/bin/python -m benchmarks.interop.tfdv $(INTEROP)/tfdv.json $(INTEROP_READ) \
 	  --shifts $(addprefix $(INTEROP)/,first second shifted)
 	$(BIN)/python -m benchmarks.interop $(addprefix $(INTEROP)/,tfds.json dali.json pytorch.json grain.json tfdv.json)
+
+# Builds on clusters of Flink and Spark that run here, with processes being killed. Both come from PyPI; Beam fetches
+# its job servers from Maven, or they lie in a folder: make engines JOB_SERVERS=jars
+ENGINES := build/engines
+engines: .venv/ready
+	rm -rf $(ENGINES)/receipts
+	$(BIN)/python -m benchmarks.receipts $(ENGINES)/receipts --count 2000 --size small
+	$(BIN)/python -m benchmarks.engines $(ENGINES)/receipts/receipts.jsonl --kills --downloads $(ENGINES) \
+	  $(addprefix --job-servers=,$(JOB_SERVERS))
 
 # The archive of sources and, built from it, the wheel that a release uploads.
 dist: | $(UV)

@@ -13,6 +13,9 @@ _WORKER_KILLED = re.compile(
     r"Worker subprocess exited with return code (-\d+|1(29|[345]\d|6[0-4]))"
 )
 
+# Of a job on a cluster; where Python raised an error there, its traceback follows.
+_CLUSTER_FAILED = re.compile(r"Pipeline \S+ failed in state \w+: (?!.*Traceback)(.*)", re.DOTALL)
+
 
 class BuildError(Exception):
     """The build can't go on; the message is for the user."""
@@ -49,5 +52,10 @@ def failure_in(error: BaseException, thread_failures: Iterable[str] = ()) -> str
         return (
             "a worker process was killed, probably for lack of memory: give it more, or set fewer "
             f"--workers; {RESUMES}"
+        )
+    if match := _CLUSTER_FAILED.match(str(error)):
+        return (
+            f"the cluster ended the job: {match.group(1).strip()}; if a worker or a machine was "
+            f"lost, {RESUMES}"
         )
     return None

@@ -1,19 +1,19 @@
-"""Options of Flink and Spark that users need not know: where Python runs, how often it starts."""
+"""What jobs on Flink and Spark have in common: a job server, and where Python runs."""
 
 import shutil
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from apache_beam.options.pipeline_options import (
     FlinkRunnerOptions,
+    JobServerOptions,
     PipelineOptions,
     PortableOptions,
     SparkRunnerOptions,
 )
 
 WORKER = "tillroll-sdk-worker"
-# Without it, each stage of a job starts Python anew on each slot.
-_KEEP_WORKERS_MS = 60_000
 
 
 class RunnerError(ValueError):
@@ -30,44 +30,48 @@ def is_spark(name: str) -> bool:
     return name.lower() in ("spark", "sparkrunner")
 
 
-def set_engine_options(name: str, options: PipelineOptions, workers: int | None) -> None:
-    """Sets what a job needs on Flink or Spark, unless the user has.
-
-    Args:
-      name: the runner's name.
-      options: the job's options, which are changed.
-      workers: how many workers the user asked for; None if not at all.
+def set_worker_process(options: PipelineOptions) -> None:
+    """Makes Python run in processes of `tillroll-sdk-worker`, unless the user has chosen.
 
     Raises:
-      RunnerError: the address of the cluster is missing.
+      RunnerError: that program is not installed.
     """
     portable = options.view_as(PortableOptions)
-    if not portable.job_endpoint:
-        _check_address(name, options)
-    if is_flink(name) and workers is not None:
-        flink = options.view_as(FlinkRunnerOptions)
-        if flink.parallelism == -1:
-            flink.parallelism = workers
     if portable.environment_type is None:
         portable.environment_type = "PROCESS"
-    if portable.environment_type == "PROCESS":
-        if portable.lookup_environment_option("process_command") is None:
-            portable.add_environment_option(f"process_command={_worker_command()}")
-        portable.environment_cache_millis = portable.environment_cache_millis or _KEEP_WORKERS_MS
+    needs_command = portable.environment_type == "PROCESS" and not (
+        portable.environment_config or portable.lookup_environment_option("process_command")
+    )
+    if needs_command:
+        portable.add_environment_option(f"process_command={_worker_command()}")
 
 
-def _check_address(name: str, options: PipelineOptions) -> None:
-    """Raises RunnerError unless the options name a cluster."""
+def check_cluster(name: str, options: PipelineOptions) -> None:
+    """Checks that options name a cluster, and that a job server for it can be started.
+
+    Raises:
+      RunnerError: something is missing.
+    """
+    flink, spark = options.view_as(FlinkRunnerOptions), options.view_as(SparkRunnerOptions)
     if is_flink(name):
-        address = options.view_as(FlinkRunnerOptions).flink_master
-        flag, example = "--flink_master", "http://jobmanager:8081"
+        address, flag, example = flink.flink_master, "--flink_master", "http://jobmanager:8081"
+        jar, jar_flag = flink.flink_job_server_jar, "--flink_job_server_jar"
     else:
-        address = options.view_as(SparkRunnerOptions).spark_master_url
-        flag, example = "--spark_master_url", "spark://master:7077"
+        address, flag, example = spark.spark_master_url, "--spark_master_url", "spark://master:7077"
+        jar, jar_flag = spark.spark_job_server_jar, "--spark_job_server_jar"
     if address.startswith(("[", "local")):
         raise RunnerError(
             f"{name} needs the address of its cluster: for example {flag}={example}. On this "
             "machine alone, leave --runner out: that is faster"
+        )
+    if jar and not urlsplit(jar).scheme and not Path(jar).is_file():
+        raise RunnerError(f"{jar_flag}={jar} is not a file: leave it out, and Beam fetches its own")
+    java = options.view_as(JobServerOptions).job_server_java_launcher
+    if shutil.which(java) is None:
+        raise RunnerError(
+            f"{name} needs Java, from version 11 on, for the job server of Beam, and the program "
+            f"{java} was not found: install it, or name it with --job_server_java_launcher, or "
+            "pass --job_endpoint=HOST:PORT of a job server"
         )
 
 

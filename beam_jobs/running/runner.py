@@ -22,7 +22,14 @@ from apache_beam.runners.runner import PipelineRunner
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 import beam_jobs.running.local_worker_handler  # noqa: F401  (takes the place of Beam's)
-from beam_jobs.running.engines import RunnerError, is_flink, is_spark, set_engine_options
+from beam_jobs.running.engines import (
+    RunnerError,
+    is_flink,
+    is_spark,
+    set_worker_process,
+)
+from beam_jobs.running.flink import set_flink_options
+from beam_jobs.running.spark import set_spark_options
 
 _LOCAL = ("local", "directrunner", "switchingdirectrunner", "fnapirunner")
 
@@ -67,7 +74,8 @@ def choose_runner(name: str, options: PipelineOptions, workers: int | None) -> P
     if name.lower() in ("dataflow", "dataflowrunner"):
         _check_dataflow(options)
     if is_flink(name) or is_spark(name):
-        set_engine_options(name, options, workers)
+        (set_flink_options if is_flink(name) else set_spark_options)(options, workers)
+        set_worker_process(options)
     return create_runner(name)
 
 

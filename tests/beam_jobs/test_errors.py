@@ -113,3 +113,15 @@ WORKER = "Worker subprocess exited with return code"
 )
 def test_failure_in(error: BaseException, threads: list[str], sentence: str | None) -> None:
     assert failure_in(error, threads) == sentence
+
+
+def test_a_job_that_a_cluster_has_ended() -> None:
+    failed = "Pipeline job-1_5f8c failed in state FAILED: "
+    message = failure_in(RuntimeError(f"{failed}java.lang.Exception: CANCELLED: client cancelled"))
+    assert message == (
+        "the cluster ended the job: java.lang.Exception: CANCELLED: client cancelled; if a worker "
+        "or a machine was lost, the same command resumes where it stopped"
+    )
+    raised = "Error received from SDK harness for instruction 3: Traceback (most recent call last):"
+    assert failure_in(RuntimeError(f"{failed}{raised}\n  File ...\nZeroDivisionError")) is None
+    assert failure_in(RuntimeError(f"{failed}{raised}\nbeam_jobs.errors.BuildError: no")) == "no"

@@ -1,8 +1,15 @@
 """Options that are set for Flink and Spark, and those that a user must give."""
 
+import json
 import re
+import shutil
+import socket
 import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,79 +17,246 @@ pytest.importorskip("apache_beam")
 
 from apache_beam.options.pipeline_options import (
     FlinkRunnerOptions,
+    JobServerOptions,
     PipelineOptions,
     PortableOptions,
 )
 
 from beam_jobs.running import engines
-from beam_jobs.running.engines import RunnerError, set_engine_options
-from beam_jobs.running.runner import beam_options
+from beam_jobs.running.runner import RunnerError, beam_options, choose_runner
 
-FLINK, SPARK = "--flink_master=http://h:8081", "--spark_master_url=spark://h:7077"
 COMMAND = "--environment_option=process_command=/opt/worker"
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A Python with the worker's program beside it."""
+    """A Python with the worker's program beside it, and Java."""
     path = tmp_path / engines.WORKER
     path.touch()
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     return str(path)
 
 
-def set_options(name: str, *arguments: str, workers: int | None = None) -> PipelineOptions:
-    options = beam_options(arguments)
-    set_engine_options(name, options, workers)
+class Flink:
+    """The answers of a cluster's REST service."""
+
+    def __init__(self) -> None:
+        self.overview: dict[str, Any] = {"flink-version": "1.19.2", "slots-total": 6}
+        self.slots = [2, 4]
+        self.config = {"restart-strategy.type": "fixed-delay"}
+        self.address = ""
+
+    def answer(self, path: str) -> Any:
+        return {
+            "/overview": self.overview,
+            "/taskmanagers": {"taskmanagers": [{"slotsNumber": number} for number in self.slots]},
+            "/jobmanager/config": [
+                {"key": key, "value": value} for key, value in self.config.items()
+            ],
+        }[path]
+
+
+@pytest.fixture
+def flink() -> Iterator[Flink]:
+    cluster = Flink()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(cluster.answer(self.path)).encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    cluster.address = f"127.0.0.1:{server.server_port}"
+    yield cluster
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def spark() -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as master:
+        yield f"spark://127.0.0.1:{master.getsockname()[1]}"
+
+
+def on_flink(flink: Flink, *arguments: str, workers: int | None = None) -> PipelineOptions:
+    options = beam_options([f"--flink_master={flink.address}", *arguments])
+    assert type(choose_runner("FlinkRunner", options, workers)).__name__ == "FlinkRunner"
     return options
 
 
-@pytest.mark.parametrize(("name", "address"), [("FlinkRunner", FLINK), ("sparkrunner", SPARK)])
-def test_python_runs_in_processes_that_are_kept(name: str, address: str, worker: str) -> None:
-    portable = set_options(name, address).view_as(PortableOptions)
-    assert portable.environment_type == "PROCESS"
-    assert portable.environment_options == [f"process_command={worker}"]
-    assert portable.environment_cache_millis == 60_000
+def on_spark(spark: str, *arguments: str, workers: int | None = None) -> PipelineOptions:
+    options = beam_options([f"--spark_master_url={spark}", *arguments])
+    assert type(choose_runner("spark", options, workers)).__name__ == "SparkRunner"
+    return options
 
 
-def test_what_the_user_has_set_stays(worker: str) -> None:
-    portable = set_options("flink", FLINK, COMMAND, "--environment_cache_millis=5").view_as(
-        PortableOptions
-    )
-    assert portable.environment_options == ["process_command=/opt/worker"]
-    assert int(portable.environment_cache_millis) == 5
-    other = set_options("flink", FLINK, "--environment_type=DOCKER").view_as(PortableOptions)
-    assert (other.environment_type, other.environment_options) == ("DOCKER", None)
-    assert not other.environment_cache_millis
+def test_python_runs_in_processes(flink: Flink, spark: str, worker: str) -> None:
+    for options in (on_flink(flink), on_spark(spark)):
+        portable = options.view_as(PortableOptions)
+        assert portable.environment_type == "PROCESS"
+        assert portable.environment_options == [f"process_command={worker}"]
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "command"),
+    [
+        ([COMMAND], "PROCESS", ["process_command=/opt/worker"]),
+        (["--environment_type=DOCKER"], "DOCKER", None),
+        (["--environment_type=PROCESS", '--environment_config={"command": "x"}'], "PROCESS", None),
+    ],
+    ids=["command", "container", "config"],
+)
+def test_where_python_runs_is_the_users_choice(
+    given: list[str], kind: str, command: list[str] | None, flink: Flink
+) -> None:
+    portable = on_flink(flink, *given).view_as(PortableOptions)
+    assert (portable.environment_type, portable.environment_options) == (kind, command)
 
 
 @pytest.mark.parametrize(
     ("arguments", "workers", "parallelism"),
-    [((), None, -1), ((), 6, 6), (("--parallelism=3",), 6, 3)],
+    [((), None, 6), ((), 5, 5), (("--parallelism=3",), 5, 3)],
+    ids=["all slots", "--workers", "--parallelism"],
 )
-def test_workers_are_flinks_parallelism(
-    arguments: tuple[str, ...], workers: int | None, parallelism: int, worker: str
+def test_parallelism(
+    arguments: tuple[str, ...], workers: int | None, parallelism: int, flink: Flink, capsys
 ) -> None:
-    options = set_options("FlinkRunner", FLINK, *arguments, workers=workers)
+    options = on_flink(flink, *arguments, workers=workers)
     assert options.view_as(FlinkRunnerOptions).parallelism == parallelism
+    assert capsys.readouterr().err == ""
+
+
+def test_what_the_cluster_is_decides(flink: Flink) -> None:
+    options = on_flink(flink)
+    assert options.view_as(FlinkRunnerOptions).flink_version == "1.19"
+    assert options.view_as(PortableOptions).sdk_worker_parallelism == 4
+    options = on_flink(flink, "--sdk_worker_parallelism=3")
+    assert options.view_as(PortableOptions).sdk_worker_parallelism == "3"
 
 
 @pytest.mark.parametrize(
-    ("name", "flag"),
+    ("change", "workers", "warning"),
     [
-        ("FlinkRunner", "--flink_master=http://jobmanager:8081"),
-        ("SparkRunner", "--spark_master_url=spark://master:7077"),
+        ({"slots": 6}, 7, "warning: the Flink cluster has 6 slots and the job asks for 7: it"),
+        ({"config": {}}, None, "warning: the Flink cluster has no restart strategy, so the job"),
+        ({"config": {"restart-strategy": "none"}}, None, "warning: the Flink cluster has no rest"),
     ],
+    ids=["slots", "no restart", "restart off"],
 )
-def test_the_address_of_a_cluster_is_asked_for(name: str, flag: str, worker: str) -> None:
-    sentence = f"{name} needs the address of its cluster: for example {flag}. On this machine alone"
+def test_what_a_cluster_lacks_is_said(
+    change: dict[str, Any], workers: int | None, warning: str, flink: Flink, capsys
+) -> None:
+    flink.config = change.get("config", flink.config)
+    on_flink(flink, workers=workers)
+    said = capsys.readouterr().err
+    assert said.startswith(warning)
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("overview", "sentence"),
+    [
+        (
+            {"flink-version": "2.1.0"},
+            "the Flink cluster at http://ADDRESS is of version 2.1.0, and this Beam knows 1.17, ",
+        ),
+        (
+            {"slots-total": 0},
+            "the Flink cluster at http://ADDRESS has no task slots yet: start TaskManagers or, if ",
+        ),
+    ],
+    ids=["version", "no slots"],
+)
+def test_clusters_that_cannot_work(overview: dict[str, Any], sentence: str, flink: Flink) -> None:
+    flink.overview |= overview
+    with pytest.raises(
+        RunnerError, match=f"^{re.escape(sentence.replace('ADDRESS', flink.address))}"
+    ):
+        on_flink(flink)
+
+
+def test_slots_that_come_with_the_job(flink: Flink) -> None:
+    flink.overview["slots-total"], flink.slots = 0, []
+    options = on_flink(flink, workers=8)
+    assert options.view_as(FlinkRunnerOptions).parallelism == 8
+
+
+def test_spark_gets_cores_and_what_java_17_asks_for(spark: str) -> None:
+    own = "--job_server_jvm_property=-Xmx2g"
+    options = on_spark(spark, own, workers=3)
+    properties = options.view_as(JobServerOptions).job_server_jvm_properties
+    assert properties[-2:] == ["-Dspark.cores.max=3", "-Xmx2g"]
+    assert "--add-opens=java.base/java.nio=ALL-UNNAMED" in properties
+    assert options.view_as(PortableOptions).sdk_worker_parallelism == 0
+
+
+def test_a_job_server_knows_its_cluster() -> None:
+    for name in ("FlinkRunner", "SparkRunner"):
+        options = beam_options(["--job_endpoint=localhost:1"])
+        choose_runner(name, options, 4)
+        assert options.view_as(PortableOptions).environment_type == "PROCESS"
+    options = beam_options(["--job_endpoint=localhost:1"])
+    choose_runner("FlinkRunner", options, 4)
+    assert options.view_as(FlinkRunnerOptions).parallelism == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "sentence"),
+    [
+        (
+            "FlinkRunner",
+            [],
+            "FlinkRunner needs the address of its cluster: for example "
+            "--flink_master=http://jobmanager:8081. On this machine alone",
+        ),
+        (
+            "SparkRunner",
+            [],
+            "SparkRunner needs the address of its cluster: for example "
+            "--spark_master_url=spark://master:7077. On this machine alone",
+        ),
+        (
+            "FlinkRunner",
+            ["--flink_master=127.0.0.1:1"],
+            "no Flink cluster answers at http://127.0.0.1:1 (",
+        ),
+        (
+            "SparkRunner",
+            ["--spark_master_url=spark://127.0.0.1:1"],
+            "no Spark master answers at spark://127.0.0.1:1 (",
+        ),
+        (
+            "SparkRunner",
+            ["--spark_master_url=spark://h", "--spark_job_server_jar=/no/such.jar"],
+            "--spark_job_server_jar=/no/such.jar is not a file: leave it out, and Beam fetches",
+        ),
+    ],
+    ids=["Flink without", "Spark without", "Flink silent", "Spark silent", "no jar"],
+)
+def test_clusters_that_cannot_be_reached(name: str, arguments: list[str], sentence: str) -> None:
     with pytest.raises(RunnerError, match=f"^{re.escape(sentence)}"):
-        set_options(name)
-    set_options(name, "--job_endpoint=localhost:1")
+        choose_runner(name, beam_options(arguments), None)
 
 
-def test_the_workers_program_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    monkeypatch.setenv("PATH", str(tmp_path))
+def test_java_is_asked_for(flink: Flink, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(
+        RunnerError, match="FlinkRunner needs Java, from version 11 on, for the job"
+    ):
+        on_flink(flink)
+
+
+def test_the_workers_program_is_asked_for(
+    flink: Flink, worker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(worker).unlink()
+    monkeypatch.setattr(shutil, "which", {"java": "/usr/bin/java"}.get)
     with pytest.raises(RunnerError, match="the program tillroll-sdk-worker was not found beside"):
-        set_options("FlinkRunner", FLINK)
+        on_flink(flink)

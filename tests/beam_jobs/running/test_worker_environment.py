@@ -1,6 +1,5 @@
-"""The worker process of an engine: what it asks of Beam, and what it tells Beam's worker."""
+"""The environment of a worker: what it asks of Beam, and what it tells Beam's worker."""
 
-import argparse
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,7 @@ from apache_beam.portability.api import (
 )
 from google.protobuf import json_format, text_format
 
-from beam_jobs.running import sdk_worker
+from beam_jobs.running.fork_server import worker_arguments, worker_environment
 
 Provision = beam_provision_api_pb2.ProvisionInfo
 
@@ -46,9 +45,9 @@ def service() -> Iterator[tuple[Service, str]]:
     server.stop(None)
 
 
-def arguments(address: str, **others: str) -> argparse.Namespace:
-    given = {"logging_endpoint": "", "control_endpoint": "", "semi_persist_dir": "/data"}
-    return argparse.Namespace(id="'3-1'", provision_endpoint=address, **given | others)
+def environment(address: str, *others: str) -> dict[str, str]:
+    given = ["--id='3-1'", f"--provision_endpoint={address}", "--semi_persist_dir=/data"]
+    return worker_environment(worker_arguments([*given, *others]))
 
 
 def test_the_environment_of_beams_worker(service: tuple[Service, str]) -> None:
@@ -57,7 +56,7 @@ def test_the_environment_of_beams_worker(service: tuple[Service, str]) -> None:
     provision.info.logging_endpoint.url = "127.0.0.1:1"
     provision.info.status_endpoint.url = "127.0.0.1:3"
     provision.info.runner_capabilities.extend(["a", "b"])
-    made = sdk_worker.worker_environment(arguments(address, control_endpoint="127.0.0.1:2"))
+    made = environment(address, "--control_endpoint=127.0.0.1:2")
     assert provision.asked_by == ["3-1"]
     assert made["WORKER_ID"] == "3-1"
     assert json.loads(made["PIPELINE_OPTIONS"]) == {"option:seed:v1": "7"}
@@ -70,15 +69,6 @@ def test_the_environment_of_beams_worker(service: tuple[Service, str]) -> None:
         assert descriptor.url == f"127.0.0.1:{port}"
 
 
-def test_it_becomes_beams_worker(
-    service: tuple[Service, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    became: list[Any] = []
-    monkeypatch.setattr("os.execve", lambda *what: became.append(what))
+def test_what_the_engine_does_not_have_is_left_out(service: tuple[Service, str]) -> None:
     _, address = service
-    sdk_worker.main(["--id=1-1", f"--provision_endpoint={address}", "--unknown_to_us=x"])
-    [(_, program, environment)] = became
-    assert program[1:] == ["-m", "apache_beam.runners.worker.sdk_worker_main"]
-    assert environment["WORKER_ID"] == "1-1"
-    assert "STATUS_API_SERVICE_DESCRIPTOR" not in environment
-    assert environment["PATH"]  # with the variables of this process
+    assert "STATUS_API_SERVICE_DESCRIPTOR" not in environment(address, "--unknown_to_us=x")

@@ -1,0 +1,101 @@
+"""A Flink cluster, asked what it is before a job goes there."""
+
+import json
+import sys
+import urllib.request
+from typing import Any
+
+from apache_beam.options.pipeline_options import (
+    FlinkRunnerOptions,
+    PipelineOptions,
+    PortableOptions,
+)
+from apache_beam.runners.portability.flink_runner import FlinkRunner
+
+from beam_jobs.running.engines import RunnerError, check_cluster
+
+_ANSWER_S = 10
+_NO_RESTART = ("none", "off", "disable")
+
+
+def set_flink_options(options: PipelineOptions, workers: int | None) -> None:
+    """Sets the version, the parallelism and the worker processes that a cluster asks for.
+
+    Args:
+      options: the job's options, which are changed.
+      workers: how many workers the user asked for; None for as many as the cluster has slots.
+
+    Raises:
+      RunnerError: the address is missing; the cluster does not answer, is of a version that Beam
+        does not know, or has no slots yet and nobody has said how many to use.
+    """
+    flink, portable = options.view_as(FlinkRunnerOptions), options.view_as(PortableOptions)
+    if flink.parallelism == -1 and workers is not None:
+        flink.parallelism = workers
+    if portable.job_endpoint:
+        return  # that job server knows its cluster
+    check_cluster("FlinkRunner", options)
+    address = FlinkRunner.add_http_scheme(flink.flink_master)
+    overview = _get(address, "overview")
+    flink.flink_version = _minor_version(address, overview["flink-version"])
+    slots = overview["slots-total"]
+    if flink.parallelism == -1:
+        flink.parallelism = slots
+    if not flink.parallelism:
+        raise RunnerError(
+            f"the Flink cluster at {address} has no task slots yet: start TaskManagers or, if it "
+            "starts them by itself, say with --workers how many slots the job shall use"
+        )
+    if 0 < slots < flink.parallelism:
+        print(
+            f"warning: the Flink cluster has {slots} slots and the job asks for "
+            f"{flink.parallelism}: it waits until there are as many",
+            file=sys.stderr,
+        )
+    _warn_of_no_restart(address)
+    if int(portable.sdk_worker_parallelism) == 1:
+        # All slots of a TaskManager share a worker otherwise, and so one core.
+        managers = _get(address, "taskmanagers")["taskmanagers"]
+        portable.sdk_worker_parallelism = max(
+            (manager["slotsNumber"] for manager in managers), default=1
+        )
+
+
+def _warn_of_no_restart(address: str) -> None:
+    """Says so if the cluster ends a job at the first worker that it loses.
+
+    Batch jobs of Beam can't choose a restart strategy: its option for that is for streams only.
+    """
+    config = {entry["key"]: entry["value"] for entry in _get(address, "jobmanager/config")}
+    # The second name is that of Flink 1.18 and older.
+    strategy = config.get("restart-strategy.type", config.get("restart-strategy", "none"))
+    if strategy.lower() in _NO_RESTART:
+        print(
+            "warning: the Flink cluster has no restart strategy, so the job ends if a TaskManager "
+            "or a worker is lost, and the same command resumes it; with restart-strategy.type: "
+            "fixed-delay in the configuration of its JobManager, Flink itself goes on",
+            file=sys.stderr,
+        )
+
+
+def _minor_version(address: str, version: str) -> str:
+    minor = ".".join(version.split(".")[:2])
+    known = FlinkRunnerOptions.PUBLISHED_FLINK_VERSIONS
+    if minor not in known:
+        raise RunnerError(
+            f"the Flink cluster at {address} is of version {version}, and this Beam knows "
+            f"{', '.join(known)}: use a cluster of one of these, or another Beam"
+        )
+    return minor
+
+
+def _get(address: str, path: str) -> Any:
+    """Returns what the cluster's REST service answers, from JSON."""
+    try:
+        with urllib.request.urlopen(f"{address}/{path}", timeout=_ANSWER_S) as answer:
+            return json.load(answer)
+    except (OSError, ValueError) as error:
+        raise RunnerError(
+            f"no Flink cluster answers at {address} ({error}): --flink_master is the address of "
+            "its REST service, such as http://jobmanager:8081"
+        ) from error

@@ -1,0 +1,1 @@
+"""Builds on clusters of Flink and Spark that run on this machine, with processes being killed."""

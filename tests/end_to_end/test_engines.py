@@ -1,0 +1,57 @@
+"""A build on clusters of Flink and Spark that run on this machine, with a worker being killed.
+
+Beam's job servers are taken from where Beam keeps those that it has fetched or, in a checkout with
+a folder ../shared, are made there. `make engines` does more.
+"""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("apache_beam")
+pytest.importorskip("psutil")
+pytest.importorskip("tensorflow", reason="run once, by `make test`: it takes minutes")
+
+from benchmarks.engines.builds import equal_files, run_build
+from benchmarks.engines.cluster import SDK_WORKER
+from benchmarks.engines.fetch import FLINK, SPARK, distribution, job_server_options
+from benchmarks.engines.flink import flink_cluster
+from benchmarks.engines.spark import spark_cluster
+from tests.support.receipts import write_receipts
+
+ROOT = Path(__file__).parents[2]
+DOWNLOADS = ROOT / "build" / "engines"
+FETCHED = Path.home() / ".apache_beam" / "cache" / "jars"
+MAKE = ROOT.parent / "shared" / "engines" / "build-job-servers"
+CLUSTERS = {"flink": (FLINK, flink_cluster), "spark": (SPARK, spark_cluster)}
+
+
+def job_server(engine: str) -> tuple[str, ...]:
+    """Options that name the job server of an engine, which is made if it can be."""
+    package, _ = CLUSTERS[engine]
+    for folder in (FETCHED, DOWNLOADS):
+        try:
+            return job_server_options(package, folder)
+        except FileNotFoundError:
+            continue
+    if not (MAKE.exists() and shutil.which("mvn")):
+        pytest.skip(f"no job server of {engine} in {FETCHED} or {DOWNLOADS}")
+    subprocess.run([MAKE, DOWNLOADS, engine], check=True)
+    return job_server_options(package, DOWNLOADS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", CLUSTERS)
+def test_a_cluster_gives_the_same_bytes(engine: str, build, tmp_path: Path) -> None:
+    if shutil.which("java") is None:
+        pytest.skip("no Java")
+    package, cluster = CLUSTERS[engine]
+    options = job_server(engine)
+    table = write_receipts(tmp_path / "receipts", {"a": 40, "b": 20, "c": 1})
+    assert build(table, tmp_path / "local", "--shards=4") == 0
+    folder = tmp_path / "cluster"
+    with cluster(distribution(package, DOWNLOADS), folder, options=options) as running:
+        run_build(table, tmp_path / "out", running, victim=SDK_WORKER)
+    assert equal_files(tmp_path / "out", tmp_path / "local")
