@@ -29,6 +29,7 @@ BENCHMARKS = {
     "benchmarks.build_scale": "apache_beam",
     "benchmarks.build_throughput": "psutil",
     "benchmarks.deal_scale": "psutil",
+    "benchmarks.engines": "apache_beam",
     "benchmarks.input_throughput": "tensorflow",
     "benchmarks.interop": "numpy",
     "benchmarks.interop.dali": "nvidia.dali",
