@@ -54,8 +54,8 @@ test-newest: .venv-newest/ready
 
 # Each half alone: the build without TensorFlow, the training without Beam.
 test-halves: .venv-build/ready .venv-train/ready
-	.venv-build/bin/python -m pytest -n $(JOBS) --dist worksteal
-	.venv-train/bin/python -m pytest -n $(JOBS) --dist worksteal
+	.venv-build/bin/python -m pytest -n $(JOBS) --dist worksteal -m "not once and not docs"
+	.venv-train/bin/python -m pytest -n $(JOBS) --dist worksteal -m "not once and not docs"
 
 # tillroll beside other input pipelines, on a dataset directory: make peers DATA=data/receipts
 peers: .venv-peers/ready

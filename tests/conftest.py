@@ -8,10 +8,26 @@ import pytest
 from tests.support.dataset_factory import write_dataset
 from tests.support.receipts import write_receipts
 
+# What takes minutes, and says nothing of whether a half works alone.
+_ONCE = (
+    "tests/benchmarks/",
+    *(
+        f"tests/end_to_end/test_{name}.py"
+        for name in (
+            *("append_stores", "engines", "forget_killed", "kill_append", "predict_killed"),
+            *("non_finite", "search", "warm_start"),
+        )
+    ),
+    "tests/pipeline/training/test_disk_full.py",
+    "tests/test_help.py",
+)
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what is slow as a whole: programs, servers and benchmarks in processes of their own."""
     for item in items:
+        if item.nodeid.startswith(_ONCE):
+            item.add_marker(pytest.mark.once)
         if item.nodeid.startswith(("tests/end_to_end/", "tests/benchmarks/")):
             item.add_marker(pytest.mark.slow)
         if item.nodeid.startswith("tests/end_to_end/test_docs.py"):
