@@ -8,22 +8,22 @@ import pytest
 pytest.importorskip("optuna")
 
 from benchmarks import search_scaling
-from benchmarks.search_scaling import Simulation, scaling_rows
+from benchmarks.search_scaling import Simulation, Timing, scaling_rows
 
 
 def test_ratios_are_to_the_first_number_of_workers():
     simulation = Simulation(trials=39, steps=10, step_s=0.4)
-    assert scaling_rows({1: 160.0, 13: 20.0}, simulation) == [
-        {"workers": 1, "s": 160.0, "times sooner": 1.0, "perfect": 1.0},
-        {"workers": 13, "s": 20.0, "times sooner": 8.0, "perfect": 13.0},
-    ]
-    assert scaling_rows({1: 1.0, 10: 1.0}, simulation)[1]["perfect"] == 9.75  # 39 and 4 rounds
+    one, many = scaling_rows({1: Timing(2.0, 160.0), 13: Timing(7.0, 20.0)}, simulation)
+    assert list(one.values()) == [1, 2.0, 160.0, 1.0, 1.0, 1.0]
+    assert list(many.values()) == [13, 7.0, 20.0, 8.0, 6.0, 13.0]
+    _, ten = scaling_rows({1: Timing(1.0, 1.0), 10: Timing(1.0, 1.0)}, simulation)
+    assert ten["perfect"] == 9.75  # 39 and 4 rounds
 
 
 def test_it_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     options = ["--workers", "2", "--trials=3", "--steps=2", "--step-s=0.01"]
     assert search_scaling.main([*options, f"--json={tmp_path / 'out.json'}"]) == 0
-    assert capsys.readouterr().out.splitlines()[0].split()[:2] == ["workers", "s"]
+    assert capsys.readouterr().out.splitlines()[0].split()[:2] == ["workers", "start"]
     written = json.loads((tmp_path / "out.json").read_text())
     assert [row["workers"] for row in written["results"]] == [2]
 
