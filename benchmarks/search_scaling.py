@@ -1,4 +1,4 @@
-"""How much sooner a search ends with several workers than with one, on simulated trials.
+"""Scaling of a search: how much sooner several workers end it than one, on simulated trials.
 
 A simulated trial takes as long as its steps, which sleep, and reports an evaluation after each; it
 imports no TensorFlow. All else is `pipeline.search`'s own: the study, claims and heartbeats.

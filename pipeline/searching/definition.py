@@ -1,4 +1,4 @@
-"""What all trials of a study have in common; the study keeps it, so that no process differs."""
+"""The definition that all trials of a study have in common; the study keeps it."""
 
 import json
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class Definition:
 
     @property
     def is_minimized(self) -> bool:
-        """Whether a lower value is better: so it is with the loss, and with no metric."""
+        """True where a lower value is better: so it is with the loss, and with no metric."""
         return self.objective.split("/")[:2] == LOSS.split("/")
 
     @classmethod

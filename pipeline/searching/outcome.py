@@ -1,4 +1,4 @@
-"""How a trial ended, and what ends one: the boundary between a search and what it runs."""
+"""Outcomes of trials, and what runs one: the boundary between a search and training."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

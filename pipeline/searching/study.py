@@ -128,7 +128,7 @@ class SearchStudy:
 
     @property
     def has_defaults_first(self) -> bool:
-        """Whether the first trial was given its values, the defaults of the options."""
+        """True if the first trial was given its values, the defaults of the options."""
         assert self.study is not None
         return bool(self.study.trials[0].system_attrs.get("fixed_params"))
 

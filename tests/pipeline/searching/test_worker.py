@@ -107,7 +107,7 @@ def test_another_machine_takes_a_trial_over_after_the_grace_period_only(
 
 
 def test_a_process_whose_trial_was_taken_over_lets_go_of_it(tmp_path: Path):
-    """As where its machine was cut off, and comes back."""
+    """Its machine was cut off, say, and comes back."""
     study = open_study(tmp_path, trials=1)
     with Claims(study, QUICK) as claims:
         claim = claims.take()
