@@ -110,10 +110,10 @@ dist: | $(UV)
 # What each environment holds: extras (pyproject.toml), and groups, which are not published.
 .venv/ready: SETS := --all-extras --group dev --group servers --group test
 .venv-receipts/ready: SETS := --group receipts
-.venv-newest/ready: SETS := --extra dataflow --extra heic --extra train --group newest --group test
+.venv-newest/ready: SETS := --extra dataflow --extra heic --extra search --extra train --group newest --group test
 .venv-build/ready: SETS := --extra build --group test
-.venv-train/ready: SETS := --extra train --group test
-.venv-docs/ready: SETS := --extra build --extra train --group docs --group newest --group receipts
+.venv-train/ready: SETS := --extra search --extra train --group test
+.venv-docs/ready: SETS := --extra build --extra search --extra train --group docs --group newest --group receipts
 .venv-peers/ready: SETS := --extra train --group peers --group test
 .venv-tfds/ready: SETS := --extra train --group tfds
 .venv-dali/ready: SETS := --group dali

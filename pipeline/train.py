@@ -1,11 +1,15 @@
 """Trains a task on a dataset directory: `python -m pipeline.train DATA_DIR --run-dir RUN`."""
 
 import argparse
+import contextlib
+import io
 import math
 import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Literal
 
 from pipeline.distribution.stop_request import StopRequest, hold_sigterm, release_sigterm
 from schemas.program import leave_at_stop_signals, run_program
@@ -34,7 +38,15 @@ from pipeline.records.reader import read_failure_in
 from pipeline.tasks.base import load_task, task_options
 from pipeline.training.checkpoints import trained_version
 from pipeline.training.disk_full import disk_full_reason
-from pipeline.training.loop import STOPPED, Figures, RunCheckpoints, RunOptions, resume, run
+from pipeline.training.loop import (
+    STOPPED,
+    Figures,
+    RunCheckpoints,
+    RunOptions,
+    check_evaluation_split,
+    resume,
+    run,
+)
 from pipeline.training.non_finite import NonFiniteError
 from pipeline.training.options import TrainOptions
 from pipeline.training.run_directory import CHECKPOINTS, RunFolder
@@ -157,6 +169,8 @@ def _train(
             advice = _advice(error, folder.path, checkpoints.newest.newest_step)
             if advice is None:
                 raise
+            if isinstance(error, NonFiniteError):
+                folder.log(trainer.step, {"loss": math.nan})  # for whoever reads the log alone
             _warn(advice)
             return FAILED
     if not ended:
@@ -314,6 +328,50 @@ def _asked_task(arguments: Sequence[str]) -> str | None:
     parser.add_argument("--task", default=_TASK)
     args, _ = parser.parse_known_args(arguments)
     return args.task if args.help else None
+
+
+def option_types(task: str) -> dict[str, Any]:
+    """Returns types by name of the options that shape what a run learns, such as "model.width".
+
+    Raises:
+      ValueError: there is no such task.
+    """
+    inputs = _INPUT.types()
+    return {
+        **_TRAINING.types(),
+        **BALANCE.types(),
+        **{name: inputs[name] for name in ("sample_weights", "placement", "image_dtype")},
+        "augment": Literal[tuple(AUGMENTATIONS)],
+        **task_options(task).types(),
+    }
+
+
+def check_options(arguments: Sequence[str]) -> dict[str, Any]:
+    """Checks options as far as no strategy and no run folder are needed.
+
+    Returns:
+      Values by name; those of the task are named "model.width", and `info` is the dataset.
+
+    Raises:
+      ValueError: an option, or what it names, is wrong.
+      FileNotFoundError: there is no dataset, or no such version.
+    """
+    others, model_options = split_model_options(arguments)
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            args = make_parser().parse(others)
+    except SystemExit:
+        raise ValueError(said.getvalue().partition("error: ")[2].strip()) from None
+    info = load_info(args.data_dir, version=args.version)
+    task = load_task(args.task, model_options)
+    configured(task.inputs(info), args)
+    _TRAINING.make(args)
+    run_options = _RUN.make(args)
+    check_evaluation_split(info, run_options)
+    model: Any = task  # a dataclass, which no protocol can say
+    of_task = {f"model.{each.name}": getattr(task, each.name) for each in fields(model)}
+    return {**vars(args), **of_task, "info": info}
 
 
 def configured(config: InputConfig, args: argparse.Namespace) -> InputConfig:

@@ -112,6 +112,14 @@ class Options(Generic[T]):
         """The flag of a field, such as "--run-dir"."""
         return "--" + self._names[field].replace("_", "-")
 
+    def types(self) -> dict[str, Any]:
+        """Types by name of the flag without dashes, such as {"balance_alpha": float}."""
+        types_ = typing.get_type_hints(self._source)
+        return {self._dest(field): types_[field] for field in self._defaults}
+
+    def _dest(self, field: str) -> str:
+        return self.flag(field)[2:].replace("-", "_")
+
     def add_to(self, group: Any, *fields: str, default: str | None = None) -> None:
         """Adds options to a parser or a group of it.
 
@@ -149,7 +157,7 @@ class Options(Generic[T]):
 
     def values(self, args: argparse.Namespace) -> dict[str, Any]:
         """Values by field of all options that were added, and of arguments named like fields."""
-        dests = {field: self.flag(field)[2:].replace("-", "_") for field in self._defaults}
+        dests = {field: self._dest(field) for field in self._defaults}
         return {field: getattr(args, dest) for field, dest in dests.items() if hasattr(args, dest)}
 
     def make(self, args: argparse.Namespace, **values: Any) -> T:

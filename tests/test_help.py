@@ -20,6 +20,7 @@ COMMANDS = {
     "pipeline.explain": "tensorflow",
     "pipeline.export": "tensorflow",
     "pipeline.predict": "tensorflow",
+    "pipeline.search": "optuna",
     "pipeline.show": "tensorflow",
     "pipeline.train": "tensorflow",
 }
@@ -42,6 +43,7 @@ BENCHMARKS = {
     "benchmarks.receipts": "numpy",
     "benchmarks.resume_latency": "tensorflow",
     "benchmarks.saturation": "tensorflow",
+    "benchmarks.search_scaling": "optuna",
     "benchmarks.strategies": "matplotlib",
     "benchmarks.warm_start": "tensorflow",
 }

@@ -19,7 +19,7 @@ BANNED = {
 LIBRARIES = {
     "schemas": ("numpy", "tensorflow_metadata"),
     "beam_jobs": ("apache_beam", "apache_beam.runners.worker.operations", "requests"),
-    "pipeline": ("tensorflow", "keras", "matplotlib", "tensorflow_metadata"),
+    "pipeline": ("tensorflow", "keras", "matplotlib", "optuna", "tensorflow_metadata"),
     "benchmarks": (
         "numpy",
         "apache_beam.runners.worker.operations",
@@ -27,6 +27,7 @@ LIBRARIES = {
         "tensorflow",
         "keras",
         "matplotlib",
+        "optuna",
     ),
 }
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pipeline.distribution.stop_request import StopRequest
+from pipeline.records.info import DatasetInfo
 from pipeline.training.checkpoints import Checkpoints
 from pipeline.training.non_finite import check_losses
 from pipeline.training.report import Report
@@ -89,11 +90,7 @@ def resume(
       ValueError: the checkpoint belongs to another run or lies behind the last step, workers see
         different checkpoints, or the split to evaluate on is empty.
     """
-    if not trainer.info.records(options.evaluation_split):
-        raise ValueError(
-            f"split {options.evaluation_split!r} of {trainer.info.data_dir} is empty: choose "
-            "another evaluation_split"
-        )
+    check_evaluation_split(trainer.info, options)
     best = _checkpoints(trainer, folder, BEST, options, 1, warn)
     checkpoints = RunCheckpoints(
         newest=_checkpoints(trainer, folder, CHECKPOINTS, options, options.keep, warn),
@@ -119,6 +116,19 @@ def resume(
         listing = "".join(f"\n  {change}" for change in changes)
         warn(f"from step {trainer.step + 1} on, other options count:{listing}")
     return checkpoints
+
+
+def check_evaluation_split(info: DatasetInfo, options: RunOptions) -> None:
+    """Checks that there is something to evaluate on.
+
+    Raises:
+      ValueError: the split is empty, or there is no such split.
+    """
+    if not info.records(options.evaluation_split):
+        raise ValueError(
+            f"split {options.evaluation_split!r} of {info.data_dir} is empty: choose another "
+            "evaluation_split"
+        )
 
 
 def run(

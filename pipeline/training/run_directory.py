@@ -14,10 +14,10 @@ import tensorflow as tf
 from pipeline.plots.curves import draw_curves
 from pipeline.training.run_identity import UPDATE_OPTIONS, Change
 from pipeline.training.run_lock import RunLock
+from pipeline.training.run_log import CHANGED, LOG, read_log
 
-OPTIONS, LOG, PLOT, LAYOUTS = "options.json", "log.jsonl", "plot.png", "layouts.csv"
+OPTIONS, PLOT, LAYOUTS = "options.json", "plot.png", "layouts.csv"
 CHECKPOINTS, BEST, TENSORBOARD = "checkpoints", "best", "tensorboard"
-_CHANGED = "changed"
 
 
 class RunFolder:
@@ -112,10 +112,10 @@ class RunFolder:
         if not self.is_chief:
             return
         now = {change.name: [change.then, change.now] for change in changes}
-        later = [line for line in self._lines() if line["step"] >= step]
-        logged = [line[_CHANGED] for line in later if line.get(_CHANGED)]
+        later = [line for line in read_log(self.path) if line["step"] >= step]
+        logged = [line[CHANGED] for line in later if line.get(CHANGED)]
         if logged != ([now] if now else []):
-            self._append({"step": step, _CHANGED: now})
+            self._append({"step": step, CHANGED: now})
 
     def lines(self) -> list[dict[str, float]]:
         """Reads the figures of the log; steps that were repeated after a kill appear once.
@@ -124,8 +124,8 @@ class RunFolder:
         """
         return [
             {name: math.nan if value is None else value for name, value in line.items()}
-            for line in self._lines()
-            if _CHANGED not in line
+            for line in read_log(self.path)
+            if CHANGED not in line
         ]
 
     def evaluations(self) -> dict[int, float]:
@@ -134,8 +134,8 @@ class RunFolder:
         Losses of another split, or from before training went on with other data, can't be compared.
         """
         losses: dict[int, float] = {}
-        for line in self._lines():
-            if not set(UPDATE_OPTIONS).issuperset(line.get(_CHANGED, ())):
+        for line in read_log(self.path):
+            if not set(UPDATE_OPTIONS).issuperset(line.get(CHANGED, ())):
                 losses.clear()
             if "validation/loss" in line:
                 loss = line["validation/loss"]
@@ -145,28 +145,6 @@ class RunFolder:
     def _append(self, line: Mapping[str, Any]) -> None:
         with Path(self.path, LOG).open("a") as file:
             file.write(json.dumps(line, allow_nan=False) + "\n")
-
-    def _lines(self) -> list[dict[str, Any]]:
-        path = Path(self.path, LOG)
-        if not path.exists():
-            return []
-        # The chief may be writing the last line.
-        complete = path.read_text().rpartition("\n")[0].splitlines()
-        kept: list[dict[str, Any]] = []
-        for line in map(json.loads, complete):
-            # A run that was killed at step 250 and went on from 200 has logged 201 to 250 twice: of
-            # each, the later line counts. A line of changes replaces the one of an earlier start
-            # from that step, and all behind it.
-            if _CHANGED in line:
-                again = [_CHANGED in other and other["step"] >= line["step"] for other in kept]
-                if any(again):
-                    del kept[again.index(True) :]
-            # The line of a step's loss comes before that of its evaluation.
-            first_again = line["step"] if "loss" in line else line["step"] + 1
-            while kept and kept[-1]["step"] >= first_again:
-                kept.pop()
-            kept.append(line)
-        return kept
 
     def _drop_cut_line(self) -> None:
         """Shortens the log to whole lines: a kill may have cut the last one."""

@@ -21,17 +21,25 @@ class RunLock:
     other machines; NFS may need its lease time, about 90 s, to notice that a machine is gone. If
     the file system refuses locks, as some mounts of object stores do, there is no lock, and
     standard error says so. Others of these grant locks that other machines do not see.
+
+    Attributes:
+      is_held: False where the file system refuses locks.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, name: str = LOCK) -> None:
         """Takes the lock.
+
+        Args:
+          folder: the folder.
+          name: name of the locked file in it.
 
         Raises:
           RunFolderInUseError: another process holds the lock.
         """
         # Not truncated, as another process may have written it; writable, as NFS locks no other
         # files exclusively.
-        self._file = Path(folder, LOCK).open("a+")  # noqa: SIM115
+        self._file = Path(folder, name).open("a+")  # noqa: SIM115
+        self.is_held = True
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -43,6 +51,7 @@ class RunLock:
                 "run folder"
             ) from error
         except OSError as error:
+            self.is_held = False
             print(
                 f"run folder {folder} can't be locked ({error.strerror}): make sure that no other "
                 "trainer uses it",

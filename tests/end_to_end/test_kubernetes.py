@@ -83,3 +83,31 @@ def test_parts_fit_each_other(objects: dict[str, Any]):
     arguments = container(objects)["args"]
     assert arguments[1].startswith(mounted["data"])
     assert arguments[2].startswith(f"--run-dir={mounted['runs']}")
+
+
+def test_the_pods_of_a_search_work_on_one_study():
+    pytest.importorskip("optuna")
+    from pipeline.search import STOPPED as SEARCH_STOPPED
+    from pipeline.search import make_parser as make_search_parser
+    from pipeline.searching.space import parse_space
+    from pipeline.train import option_types
+
+    text = (ROOT / "docs" / "kubernetes_search.yaml").read_text()
+    objects = {each["kind"]: each for each in yaml.safe_load_all(text)}
+    run = container(objects)
+    assert run["command"] == ["python", "-m", "pipeline.search"]
+    args, others = make_search_parser().parse_known_args(run["args"])
+    assert args.trials > objects["Job"]["spec"]["parallelism"]
+    assert args.storage.startswith("postgresql+psycopg://")
+    trained = make_parser().parse([*others, "--run-dir=trial"])
+    assert len(parse_space(args.space, option_types(trained.task))) == 2
+    mounts = [mount["mountPath"] for mount in run["volumeMounts"]]
+    assert any(args.search_dir.startswith(path) for path in mounts)
+    assert any(trained.data_dir.startswith(path) for path in mounts)
+    codes = {
+        rule["action"]: rule["onExitCodes"]["values"]
+        for rule in objects["Job"]["spec"]["podFailurePolicy"]["rules"]
+        if "onExitCodes" in rule
+    }
+    assert codes == {"Ignore": [STOPPED], "FailJob": [2]}
+    assert SEARCH_STOPPED == STOPPED

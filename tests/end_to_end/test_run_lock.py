@@ -46,7 +46,8 @@ def test_another_process_is_named_and_its_end_releases_the_lock(tmp_path: Path):
                 RunLock(str(tmp_path))
         holder.kill()
         holder.wait()
-        with RunLock(str(tmp_path)):
+        with RunLock(str(tmp_path)) as lock, RunLock(str(tmp_path), name="other.lock"):
+            assert lock.is_held
             assert (tmp_path / LOCK).read_text().startswith(f"process {os.getpid()} on ")
 
 
@@ -63,8 +64,8 @@ def test_a_file_system_without_locks(
         raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with RunLock(str(tmp_path)):
-        pass
+    with RunLock(str(tmp_path)) as lock:
+        assert not lock.is_held
     assert capsys.readouterr().err == (
         f"run folder {tmp_path} can't be locked (Operation not supported): make sure that no other "
         "trainer uses it\n"

@@ -1,0 +1,265 @@
+"""Searches for good options of training: `python -m pipeline.search DATA_DIR --search-dir DIR`."""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any, NamedTuple
+
+from schemas.program import leave_at_stop_signals, run_program
+
+if __name__ == "__main__":
+    leave_at_stop_signals()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # of the trainers
+
+import optuna
+
+from pipeline.distribution.stop_request import StopRequest
+from pipeline.searching.claims import ClaimOptions
+from pipeline.searching.definition import Definition
+from pipeline.searching.outcome import Outcome
+from pipeline.searching.report import ranked, summary, write_report
+from pipeline.searching.space import Value, contains, flag_of, parse_space, samples_of, to_flags
+from pipeline.searching.study import STORAGE_ERRORS, SearchStudy, StudyOptions, reason_of
+from pipeline.searching.training_run import ObjectiveError, TrainingRun
+from pipeline.searching.worker import work
+from schemas.command_line import CommandParser, Flag, Options
+
+FAILED = 1
+STOPPED = 75  # as of pipeline.train: run the same command again to go on
+_EACH_TRIALS_OWN = ("--run-dir", "--quiet", "--other-data")
+_ONE_PROCESS = ("auto", "default", "one_device", "mirrored", "tpu")
+# What shapes no run, and what may differ between the processes of a search.
+_NOT_SHAPING = (
+    "checkpoint_every",
+    "data_dir",
+    "info",
+    "keep",
+    "other_data",
+    "quiet",
+    "run_dir",
+    "strategy",
+    "version",
+)
+_STUDY = Options(
+    StudyOptions,
+    trials=Flag(metavar="N"),
+    objective=Flag(metavar="FIGURE"),
+    storage=Flag(metavar="URL", default="a file in the search folder"),
+    study=Flag(metavar="NAME", default="that of the search folder"),
+    sampler_seed=Flag(metavar="SEED"),
+)
+_CLAIMS = Options(
+    ClaimOptions,
+    heartbeat_s=Flag(metavar="SECONDS"),
+    grace_s=Flag(metavar="SECONDS"),
+)
+
+
+class Checked(NamedTuple):
+    """A search whose options have been checked, and the values of its first trial."""
+
+    definition: str  # JSON, as it comes from another process
+    first: dict[str, Value]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command.
+
+    Returns:
+      0 once all trials of the study have ended, `FAILED` if none of them has a result or a file
+      can't be written, `STOPPED` where it was told to stop before, or the study can't be reached.
+    """
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # the command tells of trials itself
+    parser = make_parser()
+    # DATA_DIR is among those of pipeline.train: only its parser knows which options have a value.
+    args, arguments = parser.parse_known_args(argv)
+    with StopRequest() as stop:
+        try:
+            study = SearchStudy(args.search_dir, _STUDY.make(args))
+            claims = _CLAIMS.make(args)
+            checked = _check_apart(args, arguments, study.version())
+            definition = Definition.from_json(checked.definition)
+            study.define(definition, first=checked.first)
+        except (ValueError, FileNotFoundError) as error:
+            parser.error(str(error))
+        except STORAGE_ERRORS as error:
+            return _lost_study(error)
+        try:
+            is_done = work(
+                study,
+                TrainingRun(definition, arguments),
+                claims,
+                should_stop=lambda: stop.is_made,
+                show=lambda *what: _show(study, *what, quiet=args.quiet),
+            )
+            write_report(study)
+        except ObjectiveError as error:
+            parser.error(str(error))
+        except STORAGE_ERRORS as error:
+            return _lost_study(error)
+        except OSError as error:
+            where = error.filename or study.folder
+            _say(f"{where}: {error.strerror}: the same command goes on once this is put right")
+            return FAILED
+    if not is_done:
+        _say("stopped: the same command goes on")
+        return STOPPED
+    print(summary(study))
+    return 0 if ranked(study) else FAILED
+
+
+def make_parser() -> CommandParser:
+    """Makes the command's parser, without the options of `pipeline.train`."""
+    parser = CommandParser(
+        "pipeline.search",
+        "[DATA_DIR] --search-dir DIR",
+        "Searches for good options of pipeline.train. Each trial is a training run. --trials and "
+        "--space have to be given.\n\nRun the command once more, on this machine or another, to "
+        "have one more process work on the same study.",
+        epilog="All other options are those of pipeline.train, and hold for every trial. On "
+        "SIGTERM or Ctrl-C the trial under way writes a checkpoint, the command exits with status "
+        f"{STOPPED}, and whichever process comes next goes on with the trial.",
+    )
+    parser.add_argument(
+        "--search-dir",
+        required=True,
+        metavar="DIR",
+        help="folder of the run folders, the table and the pictures; all processes share it",
+    )
+    parser.add_argument(
+        "--space",
+        action="append",
+        required=True,
+        metavar="NAME=RANGE",
+        help="an option of pipeline.train and its values: LOW..HIGH, log:LOW..HIGH, or values with "
+        "commas; such as learning_rate=log:1e-4..1e-1 or model.width=8,16,32. Once for each option",
+    )
+    parser.add_argument("--quiet", action="store_true", help="no line when a trial ends")
+    _STUDY.add_to(parser.add_argument_group("study"))
+    _CLAIMS.add_to(parser.add_argument_group("processes"))
+    return parser
+
+
+def _check_apart(
+    args: argparse.Namespace, arguments: Sequence[str], version: int | None
+) -> Checked:
+    """Checks the options in another process: TensorFlow takes memory that this one never needs."""
+    what = (arguments, args.space, args.objective, args.pruner, version)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        # Ctrl-C comes to all processes of a terminal, and only this one heeds it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        checked = pool.submit(check, *what)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        return checked.result()
+
+
+def check(
+    arguments: Sequence[str],
+    space_texts: Sequence[str],
+    objective: str,
+    pruner: str,
+    version: int | None,
+) -> Checked:
+    """Checks the options of a search.
+
+    Args:
+      arguments: those of `pipeline.train`.
+      space_texts: as of `--space`.
+      objective: the figure to optimize.
+      pruner: name of the pruner.
+      version: version of the dataset, if the study has one already and the arguments name none.
+
+    Raises:
+      ValueError: an option is wrong, or a trial could have a value that is wrong.
+      FileNotFoundError: there is no dataset.
+    """
+    from pipeline.train import check_options, option_types
+
+    for flag in _EACH_TRIALS_OWN:
+        if any(argument.partition("=")[0] == flag for argument in arguments):
+            raise ValueError(f"{flag} can't be given to a search, which sets it for each trial")
+    fixed = [f"--version={version}"] if version else []
+    fixed += [*arguments, "--run-dir=trial"]
+    given = check_options(fixed)
+    _check_process(given["strategy"])
+    if pruner != "none" and given["evaluate_every"] is None:
+        raise ValueError(
+            f"--pruner {pruner} looks at evaluations, and there is only one, at the end: give "
+            "--evaluate-every, or --pruner none"
+        )
+    space = parse_space(space_texts, option_types(given["task"]))
+    names = {argument.partition("=")[0].lstrip("-").replace("-", "_") for argument in arguments}
+    if twice := sorted(names & space.keys()):
+        flag = flag_of(twice[0])
+        raise ValueError(f"{flag} is given for all trials, and is in --space: leave one out")
+    usual = {name: samples_of(distribution)[0] for name, distribution in space.items()}
+    for name, distribution in space.items():
+        for value in samples_of(distribution):
+            try:
+                check_options([*fixed, *to_flags({**usual, name: value})])
+            except ValueError as error:
+                raise ValueError(f"--space {name}: with {value}, {error}") from error
+    shaping = {name: value for name, value in given.items() if name not in (*_NOT_SHAPING, *space)}
+    definition = Definition(
+        space=space,
+        objective=objective,
+        digest=given["info"].digest,
+        version=given["info"].version,
+        options={name: _plain(value) for name, value in shaping.items()},
+    )
+    defaults = {name: given[name] for name in space}
+    has_first = all(contains(space[name], value) for name, value in defaults.items())
+    return Checked(definition.to_json(), defaults if has_first else {})
+
+
+def _check_process(strategy: str) -> None:
+    if strategy not in _ONE_PROCESS or "TF_CONFIG" in os.environ:
+        cluster = f"--strategy {strategy}" if strategy not in _ONE_PROCESS else "TF_CONFIG"
+        raise ValueError(
+            f"{cluster} is for runs of several processes, and a trial is one: start one search for "
+            f"each process instead, with a strategy among {', '.join(_ONE_PROCESS)}"
+        )
+
+
+def _plain(value: Any) -> Value:
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def _show(
+    study: SearchStudy,
+    number: int,
+    values: Mapping[str, Value],
+    outcome: Outcome,
+    *,
+    quiet: bool,
+) -> None:
+    """Tells of a trial that has ended, and brings the report up to date."""
+    write_report(study)
+    if quiet:
+        return
+    options = ", ".join(f"{name} {_short(value)}" for name, value in values.items())
+    objective = study.definition.objective
+    end = outcome.ending if outcome.value is None else f"{objective} {outcome.value:.4g}"
+    because = f" ({outcome.reason})" if outcome.reason else ""
+    print(f"trial {number}: {end} at step {outcome.step:,}{because}: {options}", flush=True)
+
+
+def _short(value: Value) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _lost_study(error: Exception) -> int:
+    _say(f"the study can't be reached ({reason_of(error)}): the same command goes on once it can")
+    return STOPPED
+
+
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    run_program(main)

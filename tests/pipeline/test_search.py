@@ -1,0 +1,151 @@
+"""The options of a search: what is checked before the first trial."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("optuna")
+
+from pipeline.search import check, main
+from pipeline.searching.definition import Definition
+from tests.support.searches import definition_of, open_study
+
+RATE = "learning_rate=log:1e-4..1e-1"
+
+
+def checked(directory: Path, *arguments: str, space=(RATE,), pruner="asha", version=None):
+    return check(
+        [str(directory), "--evaluate-every=5", "--evaluation-split=train", *arguments],
+        list(space),
+        "validation/loss",
+        pruner,
+        version,
+    )
+
+
+def test_the_definition_has_what_shapes_the_runs(directory: Path):
+    space = [RATE, "model.width=8,32", "clip-norm=none,1"]
+    found = checked(directory, "--steps=50", "--model.size=64", "--keep=1", space=space)
+    definition = Definition.from_json(found.definition)
+    assert found.first == {"learning_rate": 1e-3, "model.width": 32, "clip_norm": None}
+    assert list(definition.space) == ["clip_norm", "learning_rate", "model.width"]
+    assert definition.version == 1
+    options = definition.options
+    assert (options["steps"], options["model.size"], options["evaluate_every"]) == (50, 64, 5)
+    assert not options.keys() & {"learning_rate", "model.width", "keep", "run_dir", "data_dir"}
+    # The same search, wherever the dataset lies and however often it is saved.
+    again = checked(directory, "--model.size=64", "--steps=50", "--keep=9", space=space)
+    assert again.definition == found.definition
+    other = checked(directory, "--model.size=96", "--steps=50", space=space)
+    assert Definition.from_json(other.definition).changes(definition) == [
+        "--model.size: 64 then, 96 now"
+    ]
+
+
+def test_there_is_no_first_trial_with_defaults_that_lie_outside_of_the_space(directory: Path):
+    assert checked(directory, space=["learning_rate=log:1e-2..1e-1"]).first == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "space", "sentence"),
+    [
+        ((), ("lr=1..2",), "'lr' is not an option that a search can vary: choose among steps, "),
+        (
+            (),
+            ("model.width=8..64",),
+            "--space model.width: with 9, --model.width must be a multiple of 8, got 9",
+        ),
+        (
+            (),
+            ("learning_rate=-1..1",),
+            "--space learning_rate: with -1.0, --learning-rate must be above 0, got -1.0",
+        ),
+        (
+            ("--learning-rate=1",),
+            (RATE,),
+            "--learning-rate is given for all trials, and is in --space: leave one out",
+        ),
+        (
+            ("--model.width", "8"),
+            ("model.width=8,16",),
+            "--model.width is given for all trials, and is in --space: leave one out",
+        ),
+        (("--run-dir=x",), (RATE,), "--run-dir can't be given to a search, which sets it for each"),
+        (("--stepz=3",), (RATE,), "unknown argument --stepz=3: --help lists the options"),
+        (("--steps=0",), (RATE,), "--steps must be at least 1, got 0"),
+        (("--steps=x",), (RATE,), "argument --steps: must be a whole number, got 'x'"),
+        (("--version=7",), (RATE,), "there is no version 7"),
+        (("--evaluation-split=none",), (RATE,), "has no split 'none': choose one of train"),
+        (
+            ("--strategy=parameter_server",),
+            (RATE,),
+            "--strategy parameter_server is for runs of several processes, and a trial is one",
+        ),
+    ],
+)
+def test_what_is_wrong_gets_a_sentence(directory: Path, arguments, space, sentence: str):
+    with pytest.raises((ValueError, FileNotFoundError), match=re.escape(sentence)):
+        checked(directory, *arguments, space=space)
+
+
+def test_a_cluster_is_refused(directory: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TF_CONFIG", json.dumps({}))
+    sentence = "TF_CONFIG is for runs of several processes, and a trial is one"
+    with pytest.raises(ValueError, match=sentence):
+        checked(directory)
+
+
+def test_pruning_needs_evaluations(directory: Path):
+    def check_with(pruner: str) -> None:
+        arguments = [str(directory), "--evaluation-split=train"]
+        check(arguments, [RATE], "validation/loss", pruner, None)
+
+    sentence = (
+        "--pruner median looks at evaluations, and there is only one, at the end: give "
+        "--evaluate-every, or --pruner none"
+    )
+    with pytest.raises(ValueError, match=f"^{sentence}$"):
+        check_with("median")
+    check_with("none")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--trials=0",), "--trials must be at least 1, got 0"),
+        (("--trials=2", "--grace-s=1"), "--grace-s must be at least twice --heartbeat-s, 120.0"),
+        (("--trials=2", "--storage=x"), "--storage 'x' is not the URL of a database, such as"),
+        (
+            ("--trials=2",),  # checked in a process of its own
+            "--space learning_rate: with 0.0, --learning-rate must be above 0, got 0.0",
+        ),
+    ],
+)
+def test_the_command_says_it(
+    directory: Path, tmp_path: Path, options, sentence: str, capsys: pytest.CaptureFixture[str]
+):
+    command = [str(directory), f"--search-dir={tmp_path}", "--space=learning_rate=0..1"]
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--pruner=none", "--evaluation-split=train", *options])
+    assert ended.value.code == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith(f"python -m pipeline.search: error: {sentence}")
+
+
+@pytest.mark.slow
+def test_a_study_keeps_its_version_and_refuses_another_search(
+    directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    open_study(tmp_path, definition=definition_of(version=7))
+    command = [str(directory), f"--search-dir={tmp_path}", f"--space={RATE}", "--pruner=none"]
+    for version, sentence in (
+        ("", "there is no version 7"),
+        ("--version=1", "version of the dataset: 7 then, 1 now"),
+    ):
+        with pytest.raises(SystemExit):
+            main([*command, "--trials=3", "--evaluation-split=train", *filter(None, [version])])
+        assert sentence in capsys.readouterr().err
