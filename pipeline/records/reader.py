@@ -11,7 +11,9 @@ from pipeline.config import Reading
 from pipeline.records.table import ALIGNMENT, RecordTable
 
 _LOCAL_READS = 4  # batches: one at a time is half as fast, more are no faster
-_REMOTE_READS = 16  # blocks: from 32 on, reads of an S3 server stalled now and then
+# Blocks. tensorflow-io reads 25 at a time from S3; where more than that connect at once to a server
+# with a short queue, some have to knock again, which takes a second.
+_REMOTE_READS = 16
 _INT64_BYTES = 8
 _RECORD = tf.TensorSpec([], tf.string)
 _EXCLUDE = (
