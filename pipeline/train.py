@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 
 from pipeline.distribution.stop_request import StopRequest, hold_sigterm, release_sigterm
 from schemas.program import leave_at_stop_signals, run_program
@@ -34,9 +35,11 @@ from pipeline.records.reader import read_failure_in
 from pipeline.tasks.base import load_task, task_options
 from pipeline.training.checkpoints import trained_version
 from pipeline.training.disk_full import disk_full_reason
+from pipeline.training.ledger import Ledger, process_start, time_sentence
 from pipeline.training.loop import STOPPED, Figures, RunCheckpoints, RunOptions, resume, run
 from pipeline.training.non_finite import NonFiniteError
 from pipeline.training.options import TrainOptions
+from pipeline.training.prometheus import PrometheusServer, port_number
 from pipeline.training.run_directory import CHECKPOINTS, RunFolder
 from pipeline.training.run_lock import RunFolderInUseError
 from pipeline.training.trainer import Progress, Trainer
@@ -79,13 +82,18 @@ _RUN = Options(
 )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, *, began: float | None = None) -> int:
     """Runs the command.
+
+    Args:
+      argv: arguments; None for those of this process.
+      began: when the run's time began, in seconds since 1970; None for now.
 
     Returns:
       0 at the end of the run, `STOPPED` where it was told to stop or another process trains in the
       run folder, `FAILED` where its loss is not finite, a record can't be read or the disk is full.
     """
+    ledger = Ledger(began=began)
     tf.get_logger().setLevel("ERROR")  # what it warns of, sentences of this command tell
     arguments, model_options = split_model_options(sys.argv[1:] if argv is None else argv)
     parser = make_parser(task_help=_asked_task(arguments))
@@ -100,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     with StopRequest() as stop:
         try:
-            status = _train(parser, args, model_options, stop)
+            status = _train(parser, args, model_options, stop, ledger)
         except tf.errors.UnavailableError as error:
             if not cluster:
                 raise
@@ -119,6 +127,7 @@ def _train(
     args: argparse.Namespace,
     model_options: Mapping[str, str],
     stop: StopRequest,
+    ledger: Ledger,
 ) -> int:
     try:  # what goes wrong here the user can put right; later, it is not so
         strategy = make_strategy(args.strategy)
@@ -135,8 +144,12 @@ def _train(
         parser.error(str(error))
     if folder is None:
         return STOPPED
-    with folder:
+    with folder, ExitStack() as opened:
         try:
+            if args.prometheus_port and folder.is_chief:
+                metrics = opened.enter_context(PrometheusServer(args.prometheus_port, ledger))
+            else:
+                metrics = None
             warn = _warn if folder.is_chief else lambda _: None
             checkpoints = resume(trainer, folder, run_options, warn=warn)
             began_with = init_from(trainer, folder, checkpoints.newest, args.init_from, warn=warn)
@@ -151,14 +164,27 @@ def _train(
         asked = {**vars(args), **data, "model": model_options}
         try:
             folder.write_options(asked)
-            ended = _run_with_bar(trainer, folder, run_options, checkpoints, stop, quiet=args.quiet)
+            ended = _run_with_bar(
+                trainer,
+                folder,
+                run_options,
+                checkpoints,
+                stop,
+                ledger,
+                metrics,
+                quiet=args.quiet,
+            )
             folder.plot()
+            if trainer.step > first_step:
+                folder.log_time(trainer.step, ledger, ended=ended)
         except (NonFiniteError, OSError, tf.errors.OpError) as error:
             advice = _advice(error, folder.path, checkpoints.newest.newest_step)
             if advice is None:
                 raise
             _warn(advice)
             return FAILED
+    if trainer.step > first_step and folder.is_chief and not args.quiet:
+        print(time_sentence(ledger.read()))
     if not ended:
         _warn(f"stopped at step {trainer.step:,}: the same command goes on")
         return STOPPED
@@ -192,10 +218,19 @@ def _run_with_bar(
     options: RunOptions,
     checkpoints: RunCheckpoints,
     stop: StopRequest,
+    ledger: Ledger,
+    metrics: PrometheusServer | None,
     *,
     quiet: bool,
 ) -> bool:
-    """Calls `run`, and shows a progress bar and the evaluations on the chief."""
+    """Calls `run`, and shows a progress bar, the evaluations and the metrics on the chief."""
+
+    def show(progress: Progress, figures: Figures, evaluation: Figures | None) -> None:
+        if metrics:
+            metrics.step = progress.step
+        if not bar.disable:
+            _show(bar, progress, figures, evaluation)
+
     with tqdm(
         total=trainer.options.steps,
         unit=" steps",
@@ -208,7 +243,8 @@ def _run_with_bar(
             options,
             checkpoints,
             stop=stop,
-            show=(lambda *_: None) if bar.disable else (lambda *what: _show(bar, *what)),
+            ledger=ledger,
+            show=show,
         )
 
 
@@ -293,7 +329,14 @@ def make_parser(*, task_help: str | None = None) -> CommandParser:
     )
     _INPUT.add_to(inputs, "placement", "dtype", default=_TASKS_OWN)
     _TRAINING.add_to(parser.add_argument_group("training"))
-    _RUN.add_to(parser.add_argument_group("run"))
+    run_group = parser.add_argument_group("run")
+    _RUN.add_to(run_group)
+    run_group.add_argument(
+        "--prometheus-port",
+        type=_port,
+        metavar="PORT",
+        help="serve metrics for Prometheus on this port of the chief (default: none)",
+    )
     if task_help:
         group = parser.add_argument_group(f"options of {task_help}")
         try:
@@ -346,6 +389,13 @@ def split_model_options(arguments: Sequence[str]) -> tuple[list[str], dict[str, 
     return others, found
 
 
+def _port(text: str) -> int:
+    try:
+        return port_number(text)
+    except ValueError as error:  # argparse drops the sentence of a ValueError
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def _warn(sentence: str) -> None:
     print(sentence, file=sys.stderr)
 
@@ -381,4 +431,4 @@ def _with_parts(name: str, evaluation: Figures) -> str:
 
 
 if __name__ == "__main__":
-    run_program(main)
+    run_program(lambda: main(began=process_start()))

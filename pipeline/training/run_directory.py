@@ -12,12 +12,13 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from pipeline.plots.curves import draw_curves
+from pipeline.training.ledger import Ledger
 from pipeline.training.run_identity import UPDATE_OPTIONS, Change
 from pipeline.training.run_lock import RunLock
 
 OPTIONS, LOG, PLOT, LAYOUTS = "options.json", "log.jsonl", "plot.png", "layouts.csv"
 CHECKPOINTS, BEST, TENSORBOARD = "checkpoints", "best", "tensorboard"
-_CHANGED = "changed"
+_CHANGED, _TIME, _ENDED = "changed", "time", "ended"
 
 
 class RunFolder:
@@ -117,6 +118,31 @@ class RunFolder:
         if logged != ([now] if now else []):
             self._append({"step": step, _CHANGED: now})
 
+    def log_time(self, step: int, ledger: Ledger, *, ended: bool = False) -> None:
+        """Appends a line with what the run's time was spent on, and the same to TensorBoard's.
+
+        Args:
+          step: steps done.
+          ledger: the time.
+          ended: the run has come to its end: what is between this and a later start is not lost.
+        """
+        if not self.is_chief:
+            return
+        seconds, at = ledger.so_far()
+        rounded = {category: round(value, 3) for category, value in seconds.items()}
+        end = {_ENDED: True} if ended else {}
+        self._append({"step": step, _TIME: rounded, "at": round(at, 3), **end})
+        with self._writer.as_default(step=step):
+            for category, value in seconds.items():
+                tf.summary.scalar(f"{_TIME}/{category}", value)
+        self._writer.flush()
+
+    def carry_on(self, step: int, ledger: Ledger) -> None:
+        """Adds to a ledger the time until a step, as the log has it from earlier processes."""
+        lines = [line for line in self._lines() if _TIME in line and line["step"] <= step]
+        if lines:
+            ledger.carry_on(lines[-1][_TIME], None if _ENDED in lines[-1] else lines[-1]["at"])
+
     def lines(self) -> list[dict[str, float]]:
         """Reads the figures of the log; steps that were repeated after a kill appear once.
 
@@ -125,7 +151,7 @@ class RunFolder:
         return [
             {name: math.nan if value is None else value for name, value in line.items()}
             for line in self._lines()
-            if _CHANGED not in line
+            if _CHANGED not in line and _TIME not in line
         ]
 
     def evaluations(self) -> dict[int, float]:
