@@ -30,6 +30,7 @@ from pipeline.distribution.strategies import (
     make_strategy,
     parameter_server_cluster,
 )
+from pipeline.records.file_systems import load_file_system
 from pipeline.records.info import load_info
 from pipeline.records.reader import read_failure_in
 from pipeline.tasks.base import load_task, task_options
@@ -41,6 +42,7 @@ from pipeline.training.non_finite import NonFiniteError
 from pipeline.training.options import TrainOptions
 from pipeline.training.prometheus import PrometheusServer, port_number
 from pipeline.training.run_directory import CHECKPOINTS, RunFolder
+from pipeline.training.run_files import StoreError, store_errors
 from pipeline.training.run_lock import RunFolderInUseError
 from pipeline.training.trainer import Progress, Trainer
 from pipeline.warm_start import init_from
@@ -102,6 +104,7 @@ def main(argv: Sequence[str] | None = None, *, began: float | None = None) -> in
         cluster = parameter_server_cluster(args.strategy)
         if cluster and cluster.kind != "chief":
             release_sigterm()  # which ends it at once
+            load_file_system(args.run_dir)
             serve(cluster, args.run_dir)
             return 0
     except (ValueError, FileNotFoundError) as error:
@@ -140,7 +143,7 @@ def _train(
         )
         run_options = _RUN.make(args)
         folder = _open_run_folder(args.run_dir, trainer)
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, FileNotFoundError, StoreError) as error:
         parser.error(str(error))
     if folder is None:
         return STOPPED
@@ -151,9 +154,10 @@ def _train(
             else:
                 metrics = None
             warn = _warn if folder.is_chief else lambda _: None
-            checkpoints = resume(trainer, folder, run_options, warn=warn)
+            with store_errors(args.run_dir):
+                checkpoints = resume(trainer, folder, run_options, warn=warn)
             began_with = init_from(trainer, folder, checkpoints.newest, args.init_from, warn=warn)
-        except (ValueError, FileNotFoundError) as error:
+        except (ValueError, FileNotFoundError, StoreError) as error:
             parser.error(str(error))
         first_step = trainer.step
         data = {
@@ -177,6 +181,14 @@ def _train(
             folder.plot()
             if trainer.step > first_step:
                 folder.log_time(trainer.step, ledger, ended=ended)
+        except RunFolderInUseError as error:
+            folder.abandon()
+            _warn(str(error))
+            return STOPPED
+        except StoreError as error:
+            folder.abandon()
+            _warn(f"{error}; then run the same command again to go on")
+            return FAILED
         except (NonFiniteError, OSError, tf.errors.OpError) as error:
             advice = _advice(error, folder.path, checkpoints.newest.newest_step)
             if advice is None:
@@ -198,6 +210,7 @@ def _version(args: argparse.Namespace) -> int | None:
     """Version of the dataset to train on: a run that goes on stays with its own."""
     if args.version is not None or args.other_data:
         return args.version
+    load_file_system(args.run_dir)
     return trained_version(os.path.join(args.run_dir, CHECKPOINTS))
 
 

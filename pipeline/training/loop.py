@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pipeline.distribution.stop_request import StopRequest
+from pipeline.records.files import is_remote
 from pipeline.training.checkpoints import Checkpoints
 from pipeline.training.ledger import Ledger
 from pipeline.training.non_finite import check_losses
 from pipeline.training.report import Report
 from pipeline.training.run_directory import BEST, CHECKPOINTS, RunFolder
 from pipeline.training.run_identity import COMPARISON_OPTIONS
+from pipeline.training.run_lock import RunFolderInUseError
 from pipeline.training.trainer import Progress, Trainer
 
 Figures = Mapping[str, float]
@@ -153,6 +155,8 @@ def run(
 
     Raises:
       NonFiniteError: the loss of a step, or a weight that would be saved, is not finite.
+      RunFolderInUseError: another process has taken over a run folder in an object store.
+      StoreError: this store refuses or can't be reached.
     """
     stop, ledger = stop or StopRequest(), ledger or Ledger()
     if trainer.any_worker(stop.is_made):  # a signal may have come while the process started
@@ -179,6 +183,8 @@ def run(
         is_due = _is_due(progress.step, options.evaluate_every, total)
         # Save before the evaluation, which may take long or fail.
         if stopping or is_due or progress.step % options.checkpoint_every == 0:
+            _check_claim(trainer, folder)
+            folder.flush()
             _save(trainer, checkpoints.newest, ledger)
             folder.log_time(progress.step, ledger)
         evaluation = None
@@ -272,6 +278,15 @@ def _loss_of_best(step: int | None, losses: Mapping[int, float]) -> float:
         return math.inf
     # A kill between the checkpoint and the log leaves a best step that the log does not know.
     return losses.get(step, min(losses.values(), default=math.inf))
+
+
+def _check_claim(trainer: Trainer, folder: RunFolder) -> None:
+    """Ends all workers where another process has taken over the run folder."""
+    if is_remote(folder.path) and trainer.any_worker(folder.is_taken()):
+        raise RunFolderInUseError(
+            f"another process has taken over run folder {folder.path}: this one ends at step "
+            f"{trainer.step:,}, and writes nothing more"
+        )
 
 
 def _save(trainer: Trainer, checkpoints: Checkpoints, ledger: Ledger) -> None:

@@ -50,13 +50,15 @@ def test_a_line_that_a_kill_has_cut_is_left_out_for_good(tmp_path: Path):
     assert [step for step, _ in kept(folder)] == [10, 10, 20]
 
 
-def test_a_store_can_hold_no_run_folder():
+@pytest.mark.parametrize("path", ["az://account/bucket/run", "hdfs://run", "s4://bucket/run"])
+def test_not_every_store_can_hold_a_run_folder(path: str):
+    scheme = path.partition(":")[0]
     sentence = (
-        "run folder 's3://bucket/run' is not on a file system of this machine: choose a folder of "
-        "it, or one that is mounted"
+        f"run folder '{path}' can't lie in {scheme}://: choose a folder of this machine, or one in "
+        "gs:// or s3://"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
-        RunFolder("s3://bucket/run")
+        RunFolder(path)
 
 
 def test_a_file_can_be_no_run_folder(tmp_path: Path):
