@@ -10,6 +10,7 @@ if __name__ == "__main__":
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
 from pipeline.serving.saved_model import export
+from pipeline.training.run_files import StoreError
 from pipeline.training.trained_model import load_trained_model
 from schemas.command_line import CommandParser, Flag, Options
 
@@ -36,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         trained = run.make(args)
         export(trained.task, trained.model, trained.info, args.output)
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, FileNotFoundError, StoreError) as error:
         parser.error(str(error))
     print(f"exported the model of step {trained.step:,}: {args.output}")
     return 0

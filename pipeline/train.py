@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import fields
 from typing import Any, Literal
 
@@ -33,11 +34,13 @@ from pipeline.distribution.strategies import (
     make_strategy,
     parameter_server_cluster,
 )
+from pipeline.records.file_systems import load_file_system
 from pipeline.records.info import load_info
 from pipeline.records.reader import read_failure_in
 from pipeline.tasks.base import load_task, task_options
 from pipeline.training.checkpoints import trained_version
 from pipeline.training.disk_full import disk_full_reason
+from pipeline.training.ledger import Ledger, process_start, time_sentence
 from pipeline.training.loop import (
     STOPPED,
     Figures,
@@ -49,7 +52,9 @@ from pipeline.training.loop import (
 )
 from pipeline.training.non_finite import NonFiniteError
 from pipeline.training.options import TrainOptions
+from pipeline.training.prometheus import PrometheusServer, port_number
 from pipeline.training.run_directory import CHECKPOINTS, RunFolder
+from pipeline.training.run_files import StoreError, store_errors
 from pipeline.training.run_lock import RunFolderInUseError
 from pipeline.training.trainer import Progress, Trainer
 from pipeline.warm_start import init_from
@@ -91,13 +96,18 @@ _RUN = Options(
 )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, *, began: float | None = None) -> int:
     """Runs the command.
+
+    Args:
+      argv: arguments; None for those of this process.
+      began: when the run's time began, in seconds since 1970; None for now.
 
     Returns:
       0 at the end of the run, `STOPPED` where it was told to stop or another process trains in the
       run folder, `FAILED` where its loss is not finite, a record can't be read or the disk is full.
     """
+    ledger = Ledger(began=began)
     tf.get_logger().setLevel("ERROR")  # what it warns of, sentences of this command tell
     arguments, model_options = split_model_options(sys.argv[1:] if argv is None else argv)
     parser = make_parser(task_help=_asked_task(arguments))
@@ -106,13 +116,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         cluster = parameter_server_cluster(args.strategy)
         if cluster and cluster.kind != "chief":
             release_sigterm()  # which ends it at once
+            load_file_system(args.run_dir)
             serve(cluster, args.run_dir)
             return 0
     except (ValueError, FileNotFoundError) as error:
         parser.error(str(error))
     with StopRequest() as stop:
         try:
-            status = _train(parser, args, model_options, stop)
+            status = _train(parser, args, model_options, stop, ledger)
         except tf.errors.UnavailableError as error:
             if not cluster:
                 raise
@@ -131,6 +142,7 @@ def _train(
     args: argparse.Namespace,
     model_options: Mapping[str, str],
     stop: StopRequest,
+    ledger: Ledger,
 ) -> int:
     try:  # what goes wrong here the user can put right; later, it is not so
         strategy = make_strategy(args.strategy)
@@ -143,16 +155,21 @@ def _train(
         )
         run_options = _RUN.make(args)
         folder = _open_run_folder(args.run_dir, trainer)
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, FileNotFoundError, StoreError) as error:
         parser.error(str(error))
     if folder is None:
         return STOPPED
-    with folder:
+    with folder, ExitStack() as opened:
         try:
+            if args.prometheus_port and folder.is_chief:
+                metrics = opened.enter_context(PrometheusServer(args.prometheus_port, ledger))
+            else:
+                metrics = None
             warn = _warn if folder.is_chief else lambda _: None
-            checkpoints = resume(trainer, folder, run_options, warn=warn)
+            with store_errors(args.run_dir):
+                checkpoints = resume(trainer, folder, run_options, warn=warn)
             began_with = init_from(trainer, folder, checkpoints.newest, args.init_from, warn=warn)
-        except (ValueError, FileNotFoundError) as error:
+        except (ValueError, FileNotFoundError, StoreError) as error:
             parser.error(str(error))
         first_step = trainer.step
         data = {
@@ -163,8 +180,27 @@ def _train(
         asked = {**vars(args), **data, "model": model_options}
         try:
             folder.write_options(asked)
-            ended = _run_with_bar(trainer, folder, run_options, checkpoints, stop, quiet=args.quiet)
+            ended = _run_with_bar(
+                trainer,
+                folder,
+                run_options,
+                checkpoints,
+                stop,
+                ledger,
+                metrics,
+                quiet=args.quiet,
+            )
             folder.plot()
+            if trainer.step > first_step:
+                folder.log_time(trainer.step, ledger, ended=ended)
+        except RunFolderInUseError as error:
+            folder.abandon()
+            _warn(str(error))
+            return STOPPED
+        except StoreError as error:
+            folder.abandon()
+            _warn(f"{error}; then run the same command again to go on")
+            return FAILED
         except (NonFiniteError, OSError, tf.errors.OpError) as error:
             advice = _advice(error, folder.path, checkpoints.newest.newest_step)
             if advice is None:
@@ -173,6 +209,8 @@ def _train(
                 folder.log(trainer.step, {"loss": math.nan})  # for whoever reads the log alone
             _warn(advice)
             return FAILED
+    if trainer.step > first_step and folder.is_chief and not args.quiet:
+        print(time_sentence(ledger.read()))
     if not ended:
         _warn(f"stopped at step {trainer.step:,}: the same command goes on")
         return STOPPED
@@ -186,6 +224,7 @@ def _version(args: argparse.Namespace) -> int | None:
     """Version of the dataset to train on: a run that goes on stays with its own."""
     if args.version is not None or args.other_data:
         return args.version
+    load_file_system(args.run_dir)
     return trained_version(os.path.join(args.run_dir, CHECKPOINTS))
 
 
@@ -206,10 +245,19 @@ def _run_with_bar(
     options: RunOptions,
     checkpoints: RunCheckpoints,
     stop: StopRequest,
+    ledger: Ledger,
+    metrics: PrometheusServer | None,
     *,
     quiet: bool,
 ) -> bool:
-    """Calls `run`, and shows a progress bar and the evaluations on the chief."""
+    """Calls `run`, and shows a progress bar, the evaluations and the metrics on the chief."""
+
+    def show(progress: Progress, figures: Figures, evaluation: Figures | None) -> None:
+        if metrics:
+            metrics.step = progress.step
+        if not bar.disable:
+            _show(bar, progress, figures, evaluation)
+
     with tqdm(
         total=trainer.options.steps,
         unit=" steps",
@@ -222,7 +270,8 @@ def _run_with_bar(
             options,
             checkpoints,
             stop=stop,
-            show=(lambda *_: None) if bar.disable else (lambda *what: _show(bar, *what)),
+            ledger=ledger,
+            show=show,
         )
 
 
@@ -307,7 +356,14 @@ def make_parser(*, task_help: str | None = None) -> CommandParser:
     )
     _INPUT.add_to(inputs, "placement", "dtype", default=_TASKS_OWN)
     _TRAINING.add_to(parser.add_argument_group("training"))
-    _RUN.add_to(parser.add_argument_group("run"))
+    run_group = parser.add_argument_group("run")
+    _RUN.add_to(run_group)
+    run_group.add_argument(
+        "--prometheus-port",
+        type=_port,
+        metavar="PORT",
+        help="serve metrics for Prometheus on this port of the chief (default: none)",
+    )
     if task_help:
         group = parser.add_argument_group(f"options of {task_help}")
         try:
@@ -404,6 +460,13 @@ def split_model_options(arguments: Sequence[str]) -> tuple[list[str], dict[str, 
     return others, found
 
 
+def _port(text: str) -> int:
+    try:
+        return port_number(text)
+    except ValueError as error:  # argparse drops the sentence of a ValueError
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def _warn(sentence: str) -> None:
     print(sentence, file=sys.stderr)
 
@@ -439,4 +502,4 @@ def _with_parts(name: str, evaluation: Figures) -> str:
 
 
 if __name__ == "__main__":
-    run_program(main)
+    run_program(lambda: main(began=process_start()))

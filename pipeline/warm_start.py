@@ -1,16 +1,17 @@
 """Warm start: a new model begins with the weights of a trained one."""
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from pipeline.records.file_systems import load_file_system
 from pipeline.records.info import DatasetInfo
 from pipeline.serving.saved_model import read_weights
 from pipeline.tasks.base import Head, Task, heads_of
@@ -50,8 +51,9 @@ def load_weights(path: str) -> TrainedWeights:
       ValueError: the path is neither, or can't be read.
       FileNotFoundError: the dataset of the run is gone.
     """
-    if Path(path, OPTIONS).is_file():
-        is_best = bool(written_steps(str(Path(path, BEST))))
+    load_file_system(path)
+    if tf.io.gfile.exists(os.path.join(path, OPTIONS)):
+        is_best = bool(written_steps(os.path.join(path, BEST)))
         trained = load_trained_model(path, checkpoint="best" if is_best else "newest")
         weights = trained.model.weights
         arrays = [(variable.path, variable.value.numpy()) for variable in weights]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,13 +13,13 @@ _TRAINING, _ALL, _COMMON, _RARE = "#30638e", "#d1495b", "#8d99ae", "#edae49"
 _SMOOTHED = 30  # points of a smoothed curve that can be told apart, about
 
 
-def draw_curves(lines: Sequence[Mapping[str, float]], title: str, path: Path) -> None:
+def draw_curves(lines: Sequence[Mapping[str, float]], title: str, path: Path | BinaryIO) -> None:
     """Draws the loss, and below it each metric, also over the rare and common half of the layouts.
 
     Args:
       lines: lines of the log, in the order of their steps.
       title: title of the picture.
-      path: PNG file to write.
+      path: PNG file to write, by its path or open.
     """
     names = dict.fromkeys(name for line in lines for name in line if name.startswith(_VALIDATION))
     metrics = [name.removeprefix(_VALIDATION) for name in names]
@@ -42,7 +43,7 @@ def draw_curves(lines: Sequence[Mapping[str, float]], title: str, path: Path) ->
             axes.legend(frameon=False, fontsize=8)
     grid[0, 0].set_title(title, loc="left", size=11, parse_math=False)
     grid[-1, 0].set_xlabel("step")
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=120, format="png")
 
 
 def curves_of(name: str, lines: Sequence[Mapping[str, float]]) -> Iterator[tuple[str, str, str]]:

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from pipeline.records.files import is_remote
+from pipeline.training.run_files import store_errors
+
 # TensorFlow's errors for files that are cut short, changed or gone.
 DAMAGE = (tf.errors.OpError, IndexError)
 _INDEX = re.compile(r"step-(\d+)\.index")
@@ -15,9 +18,14 @@ _DATA = ".data-00000-of-00001"  # a single file, as one device writes all variab
 
 def written_steps(directory: str) -> set[int]:
     """Finds steps that have an index file, which TensorFlow writes after the data."""
-    if not tf.io.gfile.isdir(directory):
-        return set()
-    names = map(_INDEX.fullmatch, tf.io.gfile.listdir(directory))
+    if is_remote(directory):
+        # At an error of S3, `isdir` and `listdir` would say that there is no folder.
+        with store_errors(directory):
+            paths = tf.io.gfile.glob(os.path.join(directory, "step-*.index"))
+        found = [Path(path).name for path in paths]
+    else:
+        found = tf.io.gfile.listdir(directory) if tf.io.gfile.isdir(directory) else []
+    names = map(_INDEX.fullmatch, found)
     return {int(name[1]) for name in names if name}
 
 
@@ -63,13 +71,15 @@ def repair_list(directory: str) -> str | None:
 def damaged_file(path: str) -> str | None:
     """Finds a file of a checkpoint that is damaged or missing; None if all can be read."""
     try:
-        reader = tf.train.load_checkpoint(path)
+        with store_errors(path):
+            reader = tf.train.load_checkpoint(path)
     except DAMAGE:
         return f"{path}.index"
     # Only the index has been read so far. Reading a tensor compares its bytes with their checksum.
     try:
         for name in reader.get_variable_to_shape_map():
-            reader.get_tensor(name)
+            with store_errors(path):
+                reader.get_tensor(name)
     except DAMAGE:
         return path + _DATA
     return None

@@ -15,6 +15,7 @@ from pipeline.training.checkpoint_files import (
     repair_list,
     written_steps,
 )
+from pipeline.training.run_files import store_errors
 from pipeline.training.run_identity import Change, RunIdentity
 
 _IDENTITY = "identity/.ATTRIBUTES/VARIABLE_VALUE"
@@ -84,9 +85,10 @@ class Checkpoints:
     def save(self, step: int) -> None:
         """Writes a checkpoint; every worker must call it at the same step."""
         # Reading a variable may take all workers, so all save, and the chief's files stay.
-        self._manager.save(checkpoint_number=step, options=self._options)
-        if not self._is_chief:
-            tf.io.gfile.rmtree(self._own)
+        with store_errors(self._directory, missing=True):
+            self._manager.save(checkpoint_number=step, options=self._options)
+            if not self._is_chief:
+                tf.io.gfile.rmtree(self._own)
         self.newest_step = step
 
     def whole_step(self) -> int | None:
@@ -117,7 +119,8 @@ class Checkpoints:
                 problems.append(f"{path} is missing")
                 continue
             try:
-                self._restore(path, other_data=other_data)
+                with store_errors(self._directory):  # which are no damage
+                    self._restore(path, other_data=other_data)
             except DAMAGE:
                 problems.append(damage_of(path))
                 continue

@@ -5,17 +5,20 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pipeline.distribution.stop_request import StopRequest
+from pipeline.records.files import is_remote
 from pipeline.records.info import DatasetInfo
 from pipeline.training.checkpoints import Checkpoints
+from pipeline.training.ledger import Ledger
 from pipeline.training.non_finite import check_losses
 from pipeline.training.report import Report
 from pipeline.training.run_directory import BEST, CHECKPOINTS, RunFolder
 from pipeline.training.run_identity import COMPARISON_OPTIONS
+from pipeline.training.run_lock import RunFolderInUseError
 from pipeline.training.trainer import Progress, Trainer
 
 Figures = Mapping[str, float]
@@ -138,6 +141,7 @@ def run(
     checkpoints: RunCheckpoints,
     *,
     stop: StopRequest | None = None,
+    ledger: Ledger | None = None,
     show: Callable[[Progress, Figures, Figures | None], None] = lambda *_: None,
 ) -> bool:
     """Trains from the trainer's step to the end of the run.
@@ -151,6 +155,8 @@ def run(
       options: options of the run.
       checkpoints: checkpoints of `resume`.
       stop: the request to stop, entered before the strategy was made; None if there is none.
+      ledger: counts this process's time, from its start on; None to begin one now. The time of the
+        run's earlier processes, which the log has, is added to it.
       show: called after each call of the devices, with its figures and those of the evaluation
         that followed, if any.
 
@@ -159,33 +165,42 @@ def run(
 
     Raises:
       NonFiniteError: the loss of a step, or a weight that would be saved, is not finite.
+      RunFolderInUseError: another process has taken over a run folder in an object store.
+      StoreError: this store refuses or can't be reached.
     """
-    stop = stop or StopRequest()
+    stop, ledger = stop or StopRequest(), ledger or Ledger()
     if trainer.any_worker(stop.is_made):  # a signal may have come while the process started
         return False
     folder.begin(trainer.step)
-    evaluations = _Evaluations(trainer, folder, options, checkpoints)
+    folder.carry_on(trainer.step, ledger)
+    evaluations = _Evaluations(trainer, folder, options, checkpoints, ledger)
     total = trainer.options.steps
     was_due = trainer.step > 0 and _is_due(trainer.step, options.evaluate_every, total)
     if was_due and trainer.any_worker(folder.is_chief and not evaluations.is_logged(trainer.step)):
         evaluations.evaluate()  # the run was stopped between a checkpoint and its evaluation
-    batches = trainer.batches() if trainer.step < total else None
+        folder.log_time(trainer.step, ledger)
     ended = trainer.step == total or evaluations.patience_is_over()
+    if ended:
+        return True
+    batches = trainer.batches()
+    # A kill before the next checkpoint loses what comes after this line.
+    folder.log_time(trainer.step, ledger)
+    ledger.enter("other")
     while not ended:
-        started = time.monotonic()
-        progress = trainer.train(batches, _steps_to_go(trainer, options))
-        elapsed_s = time.monotonic() - started
-        check_losses(progress.losses, last_step=progress.step)
-        figures = _figures(trainer, progress, elapsed_s)
+        progress, figures = _take_steps(trainer, batches, _steps_to_go(trainer, options), ledger)
         folder.log(progress.step, figures)
         stopping = trainer.any_worker(stop.is_made)
         is_due = _is_due(progress.step, options.evaluate_every, total)
         # Save before the evaluation, which may take long or fail.
         if stopping or is_due or progress.step % options.checkpoint_every == 0:
-            _save(trainer, checkpoints.newest)
+            _check_claim(trainer, folder)
+            folder.flush()
+            _save(trainer, checkpoints.newest, ledger)
+            folder.log_time(progress.step, ledger)
         evaluation = None
         if is_due and not stopping:
             evaluation = evaluations.evaluate()
+            folder.log_time(progress.step, ledger)
             stopping = trainer.any_worker(stop.is_made)
         show(progress, figures, evaluation)
         ended = evaluation is not None and (
@@ -205,8 +220,10 @@ class _Evaluations:
         folder: RunFolder,
         options: RunOptions,
         checkpoints: RunCheckpoints,
+        ledger: Ledger,
     ) -> None:
         self._trainer, self._options, self._best = trainer, options, checkpoints.best
+        self._ledger = ledger
         self._report = Report(trainer, folder, options.evaluation_split)
         self._logged = folder.evaluations()
         # Losses that are not finite count neither for the best checkpoint nor for the patience.
@@ -224,15 +241,16 @@ class _Evaluations:
 
     def evaluate(self) -> Figures:
         """Evaluates, and saves the weights where they are the best; every worker must call it."""
-        evaluation = self._trainer.evaluate(self._options.evaluation_split)
-        loss = evaluation.averages["loss"]
-        if math.isfinite(loss):
-            if loss < self._best_loss:
-                _save(self._trainer, self._best)
-                self._best_loss = loss
-            self._losses.append(loss)
-        # The log comes last: a step that is in it need not be evaluated again.
-        return self._report.write(self._trainer.step, evaluation)
+        with self._ledger.of("evaluation"):
+            evaluation = self._trainer.evaluate(self._options.evaluation_split)
+            loss = evaluation.averages["loss"]
+            if math.isfinite(loss):
+                if loss < self._best_loss:
+                    _save(self._trainer, self._best, self._ledger)
+                    self._best_loss = loss
+                self._losses.append(loss)
+            # The log comes last: a step that is in it need not be evaluated again.
+            return self._report.write(self._trainer.step, evaluation)
 
     def patience_is_over(self) -> bool:
         """Tells whether as many evaluations as allowed have brought no lower loss."""
@@ -272,9 +290,30 @@ def _loss_of_best(step: int | None, losses: Mapping[int, float]) -> float:
     return losses.get(step, min(losses.values(), default=math.inf))
 
 
-def _save(trainer: Trainer, checkpoints: Checkpoints) -> None:
-    trainer.check_weights()
-    checkpoints.save(trainer.step)
+def _check_claim(trainer: Trainer, folder: RunFolder) -> None:
+    """Ends all workers where another process has taken over the run folder."""
+    if is_remote(folder.path) and trainer.any_worker(folder.is_taken()):
+        raise RunFolderInUseError(
+            f"another process has taken over run folder {folder.path}: this one ends at step "
+            f"{trainer.step:,}, and writes nothing more"
+        )
+
+
+def _save(trainer: Trainer, checkpoints: Checkpoints, ledger: Ledger) -> None:
+    with ledger.of("checkpoint"):
+        trainer.check_weights()
+        checkpoints.save(trainer.step)
+
+
+def _take_steps(
+    trainer: Trainer, batches: Any, steps: int, ledger: Ledger
+) -> tuple[Progress, Figures]:
+    started = time.monotonic()
+    with ledger.steps() as parts:
+        progress = trainer.train(batches, steps)
+        parts.update(tracing=progress.tracing_s, input=progress.waited_s)
+    check_losses(progress.losses, last_step=progress.step)
+    return progress, _figures(trainer, progress, time.monotonic() - started)
 
 
 def _steps_to_go(trainer: Trainer, options: RunOptions) -> int:

@@ -1,5 +1,6 @@
 """Training steps of workers that do not wait for each other, under ParameterServerStrategy."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -48,20 +49,26 @@ class ParameterServerSteps:
         """Makes an iterator over batches on each worker, for `run`."""
         return iter(self._coordinator.create_per_worker_dataset(make_dataset))
 
-    def run(
-        self, train: Callable[[Any, Any], Any], batches: Any, steps: int
-    ) -> tuple[list[float], float]:
-        """Runs steps as `SynchronousSteps.run` does; the seconds are the average of the workers."""
+    def run(self, train: Any, batches: Any, steps: int) -> tuple[list[float], float, float]:
+        """Runs steps as `SynchronousSteps.run` does.
+
+        The seconds of waiting are the average of the workers. Those in which the graph was made are
+        the chief's.
+        """
+        graphs, called = train.experimental_get_tracing_count(), time.monotonic()
         # Functions of one step each, as all of a function is done again where its worker is lost.
         # The number is a tensor: TensorFlow would trace `train` anew for each Python number.
         first, one = int(self._counter.numpy()), tf.constant(1)
         results = [self._coordinator.schedule(train, (batches, one)) for _ in range(steps)]
+        is_traced = train.experimental_get_tracing_count() > graphs
+        tracing_s = time.monotonic() - called if is_traced else 0.0
         self._coordinator.join()
         # Keras reads the counter, adds 1 and writes it: if two workers do so at once, one of them
         # does not count. A step that was repeated counts twice.
         self._counter.assign(first + steps)
-        losses, waited_s = zip(*(result.fetch() for result in results), strict=True)
-        return [float(loss[0]) for loss in losses], float(sum(waited_s)) / self._workers
+        losses, waited_s, _ = zip(*(result.fetch() for result in results), strict=True)
+        waited = float(sum(waited_s)) / self._workers
+        return [float(loss[0]) for loss in losses], waited, tracing_s
 
     def any_worker(self, flag: bool) -> bool:
         """Returns the flag of the chief, which alone decides when to stop."""

@@ -14,10 +14,13 @@ def read_log(run_dir: str | Path) -> list[dict[str, Any]]:
     Steps that were repeated after a kill appear once. Numbers that were not finite are None.
     """
     path = Path(run_dir, LOG)
-    if not path.exists():
-        return []
+    return log_lines(path.read_bytes()) if path.exists() else []
+
+
+def log_lines(log: bytes) -> list[dict[str, Any]]:
+    """Parses a log, as `read_log` does."""
     # The chief may be writing the last line.
-    complete = path.read_text().rpartition("\n")[0].splitlines()
+    complete = log.rpartition(b"\n")[0].splitlines()
     kept: list[dict[str, Any]] = []
     for line in map(json.loads, complete):
         # A run that was killed at step 250 and went on from 200 has logged 201 to 250 twice: of

@@ -1,5 +1,6 @@
 """Training steps that all replicas take together."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -26,22 +27,29 @@ class SynchronousSteps:
         """Makes an iterator over batches, for `run`."""
         return iter(make_dataset())
 
-    def run(
-        self, train: Callable[[Any, Any], Any], batches: Any, steps: int
-    ) -> tuple[list[float], float]:
+    def run(self, train: Any, batches: Any, steps: int) -> tuple[list[float], float, float]:
         """Runs steps.
 
         Args:
           train: a tf.function of batches and a number of steps, int32 []. It returns the losses of
-            the steps, float32 [steps], and the seconds that they waited for input, float64 [].
+            the steps, float32 [steps], the seconds that they waited for input, float64 [], and when
+            they began, in seconds since 1970, float64 [].
           batches: iterator of `batches`.
           steps: number of steps.
 
         Returns:
-          The losses and the seconds, as Python numbers.
+          The losses, the seconds of waiting, and the seconds in which the graph was made, if it was
+          made in this call.
         """
-        losses, waited_s = train(batches, tf.constant(steps))
-        return losses.numpy().tolist(), float(waited_s)
+        graphs, called = train.experimental_get_tracing_count(), time.time()
+        losses, waited_s, began = train(batches, tf.constant(steps))
+        # Until the first operation, TensorFlow traces the step and optimizes its graph.
+        is_traced = train.experimental_get_tracing_count() > graphs
+        return (
+            losses.numpy().tolist(),
+            float(waited_s),
+            float(began) - called if is_traced else 0.0,
+        )
 
     def any_worker(self, flag: bool) -> bool:
         """Tells whether the flag is set on any worker; every worker must call it.

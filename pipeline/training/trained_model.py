@@ -1,8 +1,6 @@
 """Loads models from the folders of training runs."""
 
-import json
 import os
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import tensorflow as tf
@@ -12,7 +10,7 @@ from pipeline.tasks.base import Task, load_task
 from pipeline.training.checkpoint_files import DAMAGE, damage_of, written_steps
 from pipeline.training.checkpoints import read_identity, trained_version
 from pipeline.training.options import TrainOptions
-from pipeline.training.run_directory import BEST, CHECKPOINTS, OPTIONS
+from pipeline.training.run_directory import BEST, CHECKPOINTS, OPTIONS, RunFolder
 from pipeline.training.run_identity import RunIdentity
 
 FOLDERS = {"best": BEST, "newest": CHECKPOINTS}
@@ -45,12 +43,11 @@ def load_trained_model(
         than options.json tells.
       FileNotFoundError: there is no run, or no dataset.
     """
-    path = Path(run_dir, OPTIONS)
-    if not path.is_file():
+    options = RunFolder(run_dir, is_chief=False).read_options()
+    if not options:
         raise FileNotFoundError(
             f"{run_dir} is not the folder of a training run (no file {OPTIONS}): check the path"
         )
-    options = json.loads(path.read_text())
     directory = os.path.join(run_dir, FOLDERS[checkpoint])
     steps = written_steps(directory)
     if not steps:

@@ -31,11 +31,13 @@ class Progress:
       step: steps done since the start of the run.
       losses: losses of the steps just done, in order.
       waited_s: seconds that these steps waited for input.
+      tracing_s: seconds in which TensorFlow made the graph of the step, before the first of them.
     """
 
     step: int
     losses: tuple[float, ...]
     waited_s: float
+    tracing_s: float = 0.0
 
 
 class Trainer:
@@ -161,12 +163,20 @@ class Trainer:
 
     def train(self, batches: Any, steps: int) -> Progress:
         """Runs some training steps on batches of the iterator of `batches()`."""
-        losses, waited_s = self._steps.run(self._train, batches, steps)
-        return Progress(step=self.step, losses=tuple(losses), waited_s=waited_s)
+        losses, waited_s, tracing_s = self._steps.run(self._train, batches, steps)
+        return Progress(
+            step=self.step, losses=tuple(losses), waited_s=waited_s, tracing_s=tracing_s
+        )
 
     @tf.function
-    def _train(self, batches: Any, steps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Runs steps; returns their losses, float32 [steps], and seconds of waiting, float64."""
+    def _train(self, batches: Any, steps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Runs steps.
+
+        Returns:
+          Their losses, float32 [steps], seconds of waiting for input, float64, and when the first
+          step began, in seconds since 1970, float64.
+        """
+        began = tf.timestamp()
         losses = tf.TensorArray(tf.float32, steps)
         waited_s = tf.constant(0.0, tf.float64)
         for index in tf.range(steps):  # in the graph, so that the devices do not wait for the host
@@ -183,7 +193,7 @@ class Trainer:
                 waited_s += tf.timestamp() - before
             loss = self.strategy.run(self._train_replica, (batch,))
             losses = losses.write(index, self.strategy.reduce("SUM", loss, axis=None))
-        return losses.stack(), waited_s
+        return losses.stack(), waited_s, began
 
     def _train_replica(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
         """Updates the model by one batch of a replica; returns this replica's part of the loss."""

@@ -64,7 +64,7 @@ class Story:
         path = self.run_dir / "log.jsonl"
         complete = path.read_text().rpartition("\n")[0] if path.exists() else ""
         lines = map(json.loads, complete.splitlines())
-        return [line for line in lines if "changed" not in line]
+        return [line for line in lines if line.keys().isdisjoint(("changed", "time"))]
 
     def lose_workers(self) -> None:
         """Kills a worker and ends the other; training goes on with the one that is there."""

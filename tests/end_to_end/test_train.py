@@ -173,7 +173,7 @@ def test_best_checkpoint_and_early_stopping(directory: Path, tmp_path: Path):
         (["--schedule=linear"], "argument --schedule: must be one of cosine, constant"),
         (["--patience=0"], "--patience must be at least 1, got 0"),
         (["--patience=3"], "patience 3 counts evaluations, and there is only one, at the end"),
-        (["--run-dir=gs://bucket/run"], "run folder 'gs://bucket/run' is not on a file system"),
+        (["--run-dir=ram://bucket/run"], "run folder 'ram://bucket/run' can't lie in ram://"),
     ],
 )
 def test_errors(

@@ -101,6 +101,7 @@ def _cloud_storage(folder: Path) -> Iterator[TestStore]:
         patch.setattr(_Credentials, "_credentials_init", False)
         make_resource = _with_quoted_link(objects._make_object_resource)
         patch.setattr(objects, "_make_object_resource", make_resource)
+        patch.setattr(objects, "_media_upload", _with_empty_body(objects._media_upload))
         storage.Client().create_bucket("receipts")
         sent.clear()
         proxy = TlsProxy(folder, server.server_port)
@@ -164,6 +165,17 @@ def _with_quoted_link(make_resource: Callable[..., dict[str, Any]]) -> Callable[
         return made | {"mediaLink": f"{link}?generation={made['generation']}&alt=media"}
 
     return make_quoted
+
+
+def _with_empty_body(upload: Callable[..., None]) -> Callable[..., None]:
+    """The emulator takes an empty body for none; TensorFlow makes directories of such objects."""
+
+    def upload_any(request: Any, *rest: Any) -> None:
+        if request.data is None:
+            request._data = b""
+        upload(request, *rest)
+
+    return upload_any
 
 
 def _write_credentials(folder: Path, *, token_url: str) -> Path:

@@ -12,7 +12,7 @@ HOSTS = ("www.googleapis.com", "storage.googleapis.com")
 
 
 class TlsProxy(ThreadingTCPServer):
-    """Sends the GET requests that come through its tunnels, one by one, to a server without TLS.
+    """Sends the requests that come through its tunnels, one each, to a server without TLS.
 
     Attributes:
       certificate: file of the certificate that clients must trust.
@@ -37,25 +37,51 @@ class _Handler(BaseRequestHandler):
     server: TlsProxy
 
     def handle(self) -> None:
-        assert _head(self.request).startswith(b"CONNECT ")
+        assert _request(self.request).startswith(b"CONNECT ")
         self.request.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        with (
-            self.server.context.wrap_socket(self.request, server_side=True) as client,
-            socket.create_connection(self.server.server_of_all) as server,
-        ):
-            server.sendall(_head(client))
-            while data := server.recv(1 << 16):
-                client.sendall(data)
+        try:
+            client = self.server.context.wrap_socket(self.request, server_side=True)
+        except OSError:
+            return  # the client was killed
+        with client, socket.create_connection(self.server.server_of_all) as server:
+            server.sendall(_request(client))
+            head, end, rest = _received(server).partition(b"\r\n\r\n")
+            # The server does not know that it is asked for by another protocol.
+            head = head.replace(b"\r\nLocation: http:", b"\r\nLocation: https:")
+            client.sendall(head + end + rest)
 
 
-def _head(connection: socket.socket) -> bytes:
-    """A request without a body."""
-    head = b""
-    while not head.endswith(b"\r\n\r\n"):
-        more = connection.recv(1 << 16)
-        assert more, f"a request ends after {head!r}"
-        head += more
-    return head
+def _request(connection: socket.socket) -> bytes:
+    """Receives a request with its body, and leaves out how the body was cut into chunks.
+
+    TensorFlow says "chunked" and a length at once.
+    """
+    with connection.makefile("rb") as file:
+        lines = [file.readline()]
+        while lines[-1] not in (b"\r\n", b""):
+            lines.append(file.readline())
+        names = {line.partition(b":")[0].lower(): line.partition(b":")[2].strip() for line in lines}
+        if names.get(b"expect") == b"100-continue":
+            connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        body = b""
+        if names.get(b"transfer-encoding") == b"chunked":
+            while size := int(file.readline(), 16):
+                body += file.read(size)
+                file.readline()
+        else:
+            body = file.read(int(names.get(b"content-length", 0)))
+    drop = (b"transfer-encoding:", b"content-length:", b"expect:")
+    head = [line for line in lines[:-1] if not line.lower().startswith(drop)]
+    length = b"Content-Length: %d\r\n\r\n" % len(body)
+    return b"".join([*head, length, body])
+
+
+def _received(connection: socket.socket) -> bytes:
+    """Receives all that comes until the other side closes."""
+    parts = []
+    while data := connection.recv(1 << 16):
+        parts.append(data)
+    return b"".join(parts)
 
 
 def _certificate(path: Path) -> Path:

@@ -78,7 +78,7 @@ def test_a_run_tells_of_layouts(directory: Path, tmp_path: Path, capsys: pytest.
     assert main([str(directory), f"--run-dir={tmp_path}", *task, *options]) == 0
 
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    last = lines[-1]
+    last = [line for line in lines if "validation/loss" in line][-1]
     with (tmp_path / "layouts.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["layout"] for row in rows] == ["omega", "gamma", "beta", "alpha"]

@@ -11,6 +11,7 @@ pytest.importorskip("tensorflow")
 
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
+from pipeline.training.ledger import CATEGORIES, Ledger
 from pipeline.training.run_directory import LOG, TENSORBOARD, RunFolder
 from pipeline.training.run_identity import Change
 
@@ -49,13 +50,15 @@ def test_a_line_that_a_kill_has_cut_is_left_out_for_good(tmp_path: Path):
     assert [step for step, _ in kept(folder)] == [10, 10, 20]
 
 
-def test_a_store_can_hold_no_run_folder():
+@pytest.mark.parametrize("path", ["az://account/bucket/run", "hdfs://run", "s4://bucket/run"])
+def test_not_every_store_can_hold_a_run_folder(path: str):
+    scheme = path.partition(":")[0]
     sentence = (
-        "run folder 's3://bucket/run' is not on a file system of this machine: choose a folder of "
-        "it, or one that is mounted"
+        f"run folder '{path}' can't lie in {scheme}://: choose a folder of this machine, or one in "
+        "gs:// or s3://"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
-        RunFolder("s3://bucket/run")
+        RunFolder(path)
 
 
 def test_a_file_can_be_no_run_folder(tmp_path: Path):
@@ -113,3 +116,52 @@ def test_changes_that_came_to_no_checkpoint_are_not_kept(tmp_path: Path):
         {"step": 20, "changed": {"steps": [30, 40]}},
     ]
     assert folder.evaluations() == before
+
+
+class _Clock:
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_time_of_earlier_processes(tmp_path: Path):
+    """A run that is killed behind step 20, then comes to its end, then gets more steps."""
+
+    def process(began: float, first_step: int, *steps: int, ended: bool = False) -> dict[str, Any]:
+        """A process that starts for 5 s, and takes 10 s for each of its checkpoints."""
+        clock = _Clock(began + 5)
+        ledger = Ledger(began=began, clock=clock)
+        with RunFolder(str(tmp_path)) as folder:
+            folder.begin(first_step)
+            folder.carry_on(first_step, ledger)
+            folder.log_time(first_step, ledger)
+            for step in steps:
+                with ledger.steps():
+                    clock.now += 10
+                write(folder, step)
+                folder.log_time(step, ledger, ended=ended and step == steps[-1])
+        return json.loads((tmp_path / LOG).read_text().splitlines()[-1])
+
+    def line(number: int, at: float, **seconds: float) -> dict[str, Any]:
+        zeros = dict.fromkeys(CATEGORIES, 0.0)
+        return {"step": number, "time": {**zeros, **seconds}, "at": at}
+
+    assert process(1000, 0, 10, 20, 30) == line(30, 1035, start=5, step=30)
+    # The checkpoint of step 30 is damaged: 10 s of steps and 65 s without a process are lost.
+    assert process(1100, 20, 30) == line(30, 1115, start=10, step=30, lost=75)
+    # The next one is killed before a checkpoint.
+    assert process(1200, 30) == line(30, 1205, start=15, step=30, lost=160)
+    assert process(1300, 30, 40, ended=True) == {
+        **line(40, 1315, start=20, step=40, lost=255),
+        "ended": True,
+    }
+    # Nothing is lost while a run is at its end.
+    assert process(9000, 40, 50) == line(50, 9015, start=25, step=50, lost=255)
+    folder = RunFolder(str(tmp_path), is_chief=False)
+    assert [line["step"] for line in folder.lines()] == [10, 20, 30, 40, 50]
+    events = EventAccumulator(str(tmp_path / TENSORBOARD))
+    events.Reload()
+    tags = events.Tags()["tensors"]
+    assert {f"time/{category}" for category in CATEGORIES} <= set(tags)
