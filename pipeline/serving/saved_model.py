@@ -16,6 +16,7 @@ from pipeline.tasks.base import Task, heads_of
 
 DESCRIPTION = "assets.extra/tillroll.json"
 IMAGES = "images"
+_STORED_IMAGES = ("encoding", "max_side", "quality", "raw_size", "fit", "channels")
 
 
 def export(task: Task, model: Any, info: DatasetInfo, directory: str | os.PathLike[str]) -> None:
@@ -30,9 +31,9 @@ def export(task: Task, model: Any, info: DatasetInfo, directory: str | os.PathLi
     - "images" takes `images`, float32 [n, height, width, channels] in 0…1, as the input pipeline
       makes them.
 
-    `assets.extra/tillroll.json` holds the task and its options, the digest of the dataset, the
-    inputs, the vocabulary of the label, and for `read_weights` the paths of the variables and the
-    vocabularies of the task's heads.
+    `assets.extra/tillroll.json` holds the task and its options, the digest of the dataset and how
+    its images are stored, the inputs, the vocabulary of the label, and for `read_weights` the paths
+    of the variables and the vocabularies of the task's heads.
 
     Args:
       task: the task of the model.
@@ -102,6 +103,10 @@ def _describe(task: Any, model: Any, info: DatasetInfo, config: InputConfig) -> 
             field.name: str(getattr(task, field.name)) for field in dataclasses.fields(task)
         },
         "dataset_digest": info.digest,
+        # `beam_jobs.predict` prepares image files in the same way.
+        "stored_images": {
+            name: info.manifest.build_options["image"][name] for name in _STORED_IMAGES
+        },
         "inputs": {
             "height": config.height,
             "width": config.width,
