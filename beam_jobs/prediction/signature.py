@@ -72,7 +72,7 @@ def read_signature(data: bytes, name: str, *, path: str) -> tuple[str, tuple[Mod
 
 def _serving_signatures(data: bytes, path: str) -> dict[str, Any]:
     try:
-        model = _saved_model_class().FromString(data)
+        model = saved_model_class().FromString(data)
     except DecodeError as error:
         raise ValueError(f"{path}/saved_model.pb is damaged: export the model anew") from error
     for graph in model.meta_graphs:
@@ -106,7 +106,7 @@ def _described(tensor: Any) -> str:
 
 
 @cache
-def _saved_model_class() -> Any:
+def saved_model_class() -> Any:
     """Declares the messages, and returns the class of SavedModel.
 
     message SavedModel { repeated MetaGraphDef meta_graphs = 2; }
