@@ -2,13 +2,15 @@
 
 Both are whole commands over the same images on the same cores, by turns, and start TensorFlow: the
 loop in one process with a thread for each core, the job in one process for each core. A second
-table, of the first few images, tells how much of that is start-up. The figure is the ratio of the
-medians of images/s, with and without the start-up.
+table, of the first few images, tells how much of that is start-up. The figures are the ratios of
+the medians of images/s, with and without the start-up. Beside them stand processor seconds: on a
+machine with other work they are the steadier measure of speed, as both keep all cores busy.
 """
 
 import json
 import os
 import platform
+import resource
 import shutil
 import statistics
 import subprocess
@@ -23,7 +25,8 @@ from schemas.command_line import CommandParser
 
 LOOP, JOB = "tf.data loop", "beam_jobs.predict"
 _DECODED = (".jpg", ".jpeg", ".png")
-Times = dict[str, list[tuple[float, float]]]  # contender to the seconds of (few, all) images
+Run = tuple[float, float]  # elapsed and processor seconds of a command
+Runs = dict[str, list[tuple[Run, Run]]]  # contender to its runs over few and over all images
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,24 +37,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     rows = rows_for_tensorflow(args.table)
     if not 0 < args.few < len(rows):
         raise SystemExit(f"error: --few must be 1 to {len(rows) - 1}, got {args.few}")
-    times: Times = {LOOP: [], JOB: []}
+    runs: Runs = {LOOP: [], JOB: []}
     with tempfile.TemporaryDirectory(prefix="predict-throughput-") as folder:
         tables = [Path(folder, f"{count}.jsonl") for count in (args.few, len(rows))]
         for table, count in zip(tables, (args.few, len(rows)), strict=True):
             table.write_text("".join(json.dumps(row) + "\n" for row in rows[:count]))
         for number in range(args.rounds):
-            for name in times:
+            for name in runs:
                 pair = [
-                    _elapsed_s(_command(name, args.model, table, Path(folder), args.batch_size))
+                    _run(_command(name, args.model, table, Path(folder), args.batch_size))
                     for table in tables
                 ]
-                times[name].append((pair[0], pair[1]))
+                runs[name].append((pair[0], pair[1]))
                 print(
-                    f"round {number + 1} of {args.rounds}: {name} {len(rows) / pair[1]:,.1f} "
-                    f"images/s, {args.few} images {pair[0]:.1f} s",
+                    f"round {number + 1} of {args.rounds}: {name} {len(rows) / pair[1][0]:,.1f} "
+                    f"images/s, {args.few} images {pair[0][0]:.1f} s",
                     file=sys.stderr,
                 )
-    figures = summarize(times, few=args.few, images=len(rows))
+    figures = summarize(runs, few=args.few, images=len(rows))
     print(
         f"{len(rows):,} images, {len(cores)} cores ({platform.machine()}), batches of "
         f"{args.batch_size}, model {args.model}"
@@ -59,27 +62,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, figure in figures.items():
         print(f"  {name:<44} {figure:,.2f}")
     if args.json:
-        args.json.write_text(json.dumps({"figures": figures, "seconds": times}, indent=1))
+        args.json.write_text(json.dumps({"figures": figures, "seconds": runs}, indent=1))
     return 0
 
 
-def summarize(times: Times, *, few: int, images: int) -> dict[str, float]:
+def summarize(runs: Runs, *, few: int, images: int) -> dict[str, float]:
     """Medians over the rounds, and their ratios: of whole commands, and without start-up.
 
     The seconds for all images less those for a few are what the others take.
     """
-    whole = {
-        name: images / statistics.median(pair[1] for pair in pairs) for name, pairs in times.items()
-    }
-    steady = {
-        name: (images - few) / statistics.median(pair[1] - pair[0] for pair in pairs)
-        for name, pairs in times.items()
-    }
+
+    def median(name: str, which: int, *, steady: bool) -> float:
+        """Median of elapsed (0) or processor (1) seconds."""
+        return statistics.median(
+            every[which] - (start[which] if steady else 0) for start, every in runs[name]
+        )
+
+    whole = {name: images / median(name, 0, steady=False) for name in runs}
+    steady = {name: (images - few) / median(name, 0, steady=True) for name in runs}
+    busy = {name: median(name, 1, steady=True) / (images - few) * 1e3 for name in runs}
     return {
         **{f"{name}, images/s": speed for name, speed in whole.items()},
         **{f"{name} without start-up, images/s": speed for name, speed in steady.items()},
+        **{f"{name} without start-up, CPU ms/image": each for name, each in busy.items()},
         "ratio": whole[JOB] / whole[LOOP],
         "ratio without start-up": steady[JOB] / steady[LOOP],
+        "ratio without start-up, by CPU time": busy[LOOP] / busy[JOB],
     }
 
 
@@ -134,10 +142,11 @@ def _command(name: str, model: Path, table: Path, folder: Path, batch_size: int)
     return [sys.executable, "-m", "beam_jobs.predict", str(model), *where, *options]
 
 
-def _elapsed_s(command: Sequence[str]) -> float:
-    started_s = time.perf_counter()
+def _run(command: Sequence[str]) -> Run:
+    before, started_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - started_s
+    elapsed_s, after = time.perf_counter() - started_s, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return elapsed_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 if __name__ == "__main__":

@@ -50,7 +50,9 @@ def export(task: Task, model: Any, info: DatasetInfo, directory: str | os.PathLi
         raise ValueError(f"{target} exists and is not a SavedModel: choose another directory")
     config = task.inputs(info)
     module = tf.Module()
-    module.weights = model.variables  # what is tracked is saved
+    # What is tracked is saved. Of Keras' own variables there would be copies, which alone are
+    # restored where a session loads the model, as in TensorFlow Serving.
+    module.weights = [variable.value for variable in model.variables]
     partial = f"{target}.partial"
     if tf.io.gfile.exists(partial):
         tf.io.gfile.rmtree(partial)
