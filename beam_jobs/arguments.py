@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -41,7 +42,7 @@ def _channels(text: str) -> Any:
     return None if channels == "auto" else channels
 
 
-_IMAGES = Options(
+IMAGES = Options(
     ImageOptions,
     encoding=Flag(help="store JPEG files, or decoded pixels of one size"),
     max_side=Flag(metavar="PIXELS"),
@@ -110,7 +111,18 @@ def parser() -> CommandParser:
         "https://beam.apache.org/documentation/runners/capability-matrix/",
         examples=_EXAMPLES,
     )
-    _add_input(result.add_argument_group("input"))
+    group = result.add_argument_group("input")
+    add_table(group, INPUT_FORMATS)
+    group.add_argument(
+        "--label",
+        action="append",
+        default=[],
+        metavar="NAME:TYPE",
+        help=f"a label every receipt has; TYPE is {', '.join(LABEL_TYPES)}; may be repeated "
+        "(default: none)",
+    )
+    add_columns(group)
+    IMAGES.add_to(group, "box_frame")
     group = result.add_argument_group("output")
     group.add_argument("--output", required=True, metavar="DIR", help="dataset directory")
     group.add_argument(
@@ -122,19 +134,20 @@ def parser() -> CommandParser:
     _BUILD.add_to(group, "overwrite")
     group.add_argument("--dry-run", action="store_true", help="show the plan, read no image")
     group = result.add_argument_group("images")
-    _IMAGES.add_to(group, "encoding", "max_side", "quality", "raw_size", "fit", "channels")
+    IMAGES.add_to(group, "encoding", "max_side", "quality", "raw_size", "fit", "channels")
     group = result.add_argument_group("splits and shards")
     _BUILD.add_to(group, "splits", *_SHARDING, "seed")
     group = result.add_argument_group("limits")
     _BUILD.add_to(group, "max_bad_fraction")
-    _IMAGES.add_to(
+    IMAGES.add_to(
         group, "max_pixels", "min_side", "max_input_bytes", "max_memory_bytes", "max_seconds"
     )
-    _add_running(result.add_argument_group("running"))
+    add_running(result.add_argument_group("running"))
     return result
 
 
-def _add_running(group: Any) -> None:
+def add_running(group: Any) -> None:
+    """Adds the options that say where a job runs."""
     group.add_argument(
         "--runner",
         default="local",
@@ -150,31 +163,29 @@ def _add_running(group: Any) -> None:
     group.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
-def _add_input(group: Any) -> None:
+def add_table(group: Any, formats: Sequence[str], *, more: str = "") -> None:
+    """Adds the options that say where the inputs are; `more` is further help."""
     group.add_argument(
         "--input",
         required=True,
         metavar="PATH",
         help="table, folder of images, or glob pattern of tables; what exists under this very name "
-        "is not taken for a pattern, and a table may be a folder of part files",
+        f"is not taken for a pattern, and a table may be a folder of part files{more}",
     )
+    sroie = "; sroie is a folder of img/ box/ key/" if "sroie" in formats else ""
     group.add_argument(
         "--input-format",
-        choices=["auto", *INPUT_FORMATS],
+        choices=["auto", *formats],
         default="auto",
         help="csv, jsonl and parquet are tables with one row per receipt; in a folder the first "
-        "subfolders are layouts; sroie is a folder of img/ box/ key/; auto goes by the name. One "
+        f"subfolders are layouts{sroie}; auto goes by the name. One "
         "worker reads a CSV or a compressed table, at some 60,000 rows/s, or 12,000 with 40 boxes "
         "each: write large ones as several files, JSON lines or Parquet (default: %(default)s)",
     )
-    group.add_argument(
-        "--label",
-        action="append",
-        default=[],
-        metavar="NAME:TYPE",
-        help=f"a label every receipt has; TYPE is {', '.join(LABEL_TYPES)}; may be repeated "
-        "(default: none)",
-    )
+
+
+def add_columns(group: Any) -> None:
+    """Adds the options that say what the columns of a table are."""
     group.add_argument(
         "--columns",
         default="",
@@ -187,7 +198,6 @@ def _add_input(group: Any) -> None:
         help="folder that image names in a table start from; with it, absolute names must lie in "
         "that folder, too (default: the table's folder)",
     )
-    _IMAGES.add_to(group, "box_frame")
 
 
 def build_options(args: argparse.Namespace, given: frozenset[str] = frozenset()) -> BuildOptions:
@@ -203,13 +213,13 @@ def build_options(args: argparse.Namespace, given: frozenset[str] = frozenset())
     """
     if args.append:
         return _append_options(args, given)
-    source = _source(args)
+    source = read_source(args, _labels(args))
     channels = 3 if args.encoding == "raw" and args.channels is None else args.channels
     return _BUILD.make(
         args,
         source=source,
-        output=_absolute(args.output),
-        image=_IMAGES.make(args, channels=channels),
+        output=absolute(args.output),
+        image=IMAGES.make(args, channels=channels),
         shards=_shards(args.shards, args.splits),
     )
 
@@ -218,18 +228,18 @@ def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOpt
     """Makes the options of a build that appends: what shapes records is as the dataset has it."""
     if args.overwrite:
         raise ValueError("--append adds to a dataset, --overwrite replaces it: give one of them")
-    output = _absolute(args.output)
+    output = absolute(args.output)
     base, manifest = read_base(output)
     recorded = manifest.build_options
     image = ImageOptions(**recorded["image"] | {"raw_size": tuple(recorded["image"]["raw_size"])})
-    asked = _IMAGES.make(args, channels=args.channels or (3 if args.encoding == "raw" else None))
-    source = _source(args)
+    asked = IMAGES.make(args, channels=args.channels or (3 if args.encoding == "raw" else None))
+    source = read_source(args, _labels(args))
     pairs = [
         ("--label", set(source.labels), set(manifest.labels)),
         ("--splits", args.splits, recorded["splits"]),
         ("--seed", args.seed, recorded["seed"]),
         *(
-            (_IMAGES.flag(name), getattr(asked, name), getattr(image, name))
+            (IMAGES.flag(name), getattr(asked, name), getattr(image, name))
             for name in _SHAPING_IMAGES
         ),
     ]
@@ -273,7 +283,7 @@ def compact_parser() -> CommandParser:
         *_SHARDING,
         default="as the dataset was built",
     )
-    _add_running(result.add_argument_group("running"))
+    add_running(result.add_argument_group("running"))
     return result
 
 
@@ -284,7 +294,7 @@ def compact_options(args: argparse.Namespace) -> CompactOptions:
       ValueError: an argument has a value that is not allowed.
       BuildError: there is no dataset, or it can't be read.
     """
-    directory = _absolute(args.directory)
+    directory = absolute(args.directory)
     base, manifest = read_base(directory)
     recorded = manifest.generations[0].build_options
     splits = {name: recorded["splits"][name] for name in manifest.splits}
@@ -335,7 +345,7 @@ def forget_parser() -> CommandParser:
         help="forget the damaged records, too, that beam_jobs.verify --exclude has left out of "
         "the newest version",
     )
-    _add_running(result.add_argument_group("running"))
+    add_running(result.add_argument_group("running"))
     return result
 
 
@@ -346,7 +356,7 @@ def forget_options(args: argparse.Namespace) -> ForgetOptions:
       ValueError: an argument has a value that is not allowed, or the ids can't be read.
       BuildError: there is no dataset, or it can't be read.
     """
-    directory = _absolute(args.directory)
+    directory = absolute(args.directory)
     ids = () if args.ids is None else _read_ids(args.ids)
     base, _ = read_base(directory)
     return ForgetOptions(output=directory, base=base, ids=ids, excluded=args.excluded)
@@ -355,7 +365,7 @@ def forget_options(args: argparse.Namespace) -> ForgetOptions:
 def _read_ids(path: str) -> tuple[str, ...]:
     """Reads a file with an id on each line."""
     try:
-        text = files.read(_absolute(path)).decode()
+        text = files.read(absolute(path)).decode()
     except (OSError, ValueError) as error:
         raise ValueError(f"--ids {path} can't be read: {error}") from error
     # Not `splitlines`, which also splits at characters that an id may have.
@@ -365,9 +375,16 @@ def _read_ids(path: str) -> tuple[str, ...]:
     return tuple(sorted(ids))
 
 
-def _source(args: argparse.Namespace) -> Source:
+def read_source(
+    args: argparse.Namespace, labels: tuple[Label, ...] = (), *, images_only: bool = False
+) -> Source:
+    """Makes the source that parsed arguments name.
+
+    Raises:
+      ValueError: an argument has a value that is not allowed.
+    """
     source_format = _input_format(args.input, args.input_format)
-    path = _absolute(args.input).rstrip("/") or "/"
+    path = absolute(args.input).rstrip("/") or "/"
     columns = _pairs(args.columns, "--columns")
     if unknown := columns.keys() - set(COLUMNS):
         raise ValueError(f"--columns knows {', '.join(COLUMNS)}, not {', '.join(sorted(unknown))}")
@@ -383,11 +400,16 @@ def _source(args: argparse.Namespace) -> Source:
     return Source(
         path=path,
         format=source_format,
-        labels=tuple(Label.parse(text) for text in args.label),
+        labels=labels,
         columns=columns,
-        image_root=_absolute(root),
+        image_root=absolute(root),
         confine_images=args.image_root is not None,
+        images_only=images_only,
     )
+
+
+def _labels(args: argparse.Namespace) -> tuple[Label, ...]:
+    return tuple(Label.parse(text) for text in args.label)
 
 
 def _input_format(path: str, name: InputFormat | Literal["auto"]) -> InputFormat:
@@ -410,7 +432,8 @@ def _input_format(path: str, name: InputFormat | Literal["auto"]) -> InputFormat
     return "folder"
 
 
-def _absolute(path: str) -> str:
+def absolute(path: str) -> str:
+    """Returns a path that means the same in any process."""
     if FileSystems.get_scheme(path) is not None:
         return path
     return str(Path(path).absolute())

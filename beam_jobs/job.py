@@ -5,18 +5,20 @@ bucket's rows as byte ranges, its references as the path of a file, a shard's re
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol
 
 import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsDict, AsList, AsSingleton, TaggedOutput
 
 from beam_jobs.errors import BuildError
-from beam_jobs.options import Base, BuildOptions
+from beam_jobs.options import Base, BuildOptions, InputOptions
 from beam_jobs.prepare.dry_run import DryRunPreparer
 from beam_jobs.prepare.known import (
+    Known,
     OldPixels,
     OldShards,
     find_ids,
@@ -24,7 +26,7 @@ from beam_jobs.prepare.known import (
     known_by_chunk,
     write_hashes,
 )
-from beam_jobs.prepare.prepared_chunk import Rejected
+from beam_jobs.prepare.prepared_chunk import PreparedChunk, Rejected
 from beam_jobs.prepare.preparer import ChunkPreparer
 from beam_jobs.prepare.references import References, stage_references
 from beam_jobs.prepare.repeated_ids import check_ids, sum_repeats
@@ -41,6 +43,7 @@ from beam_jobs.writing.listings import WriteDuplicates, WriteQuarantine
 from beam_jobs.writing.output import check_finished, check_foreign, read_manifest
 from beam_jobs.writing.publish import ChunkSummary, Publisher
 from beam_jobs.writing.shards import ShardWriter
+from schemas.file_names import QUARANTINE, version_file
 
 # A bucket, where its rows lie, and the lookups (as bytes) of those that the dataset has already.
 Bucket = tuple[int, Iterable[ByteRange], Iterable[bytes]]
@@ -53,8 +56,10 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         staging=staging, labels=options.source.labels, image=options.image, seed=options.seed
     )
     old = list_old_shards(pipeline, options.base) if options.base else None
-    buckets, inputs = _read(pipeline, options, old)
-    prepared = buckets | "Prepare" >> _prepare(preparer, inputs, options)
+    buckets, inputs = read_buckets(
+        pipeline, options, seed=options.seed, check_output=partial(_check_output, options), old=old
+    )
+    prepared = buckets | "Prepare" >> prepare(preparer, inputs, options)
     pixels, groups = _find_pixels_and_groups(prepared, old)
     duplicates = pixels | "FindDuplicates" >> FindDuplicates(inputs)  # Duplicate
     references = _drop_duplicates(prepared["references"], duplicates, staging)
@@ -62,7 +67,7 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         references,
         inputs,
         LeftOut(
-            reasons=_count_reasons(prepared["rejected"]),
+            reasons=count_reasons(prepared["rejected"]),
             max_bad_fraction=options.max_bad_fraction,
             duplicates=AsSingleton(duplicates | "AllDuplicates" >> beam.combiners.Count.Globally()),
             known=_count_known(prepared["summaries"]),
@@ -78,7 +83,9 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         first_numbers=options.first_shards,
     )
     written = write_shards(references, plan, starts, vocabularies, writer)
-    quarantine = prepared["rejected"] | "Quarantine" >> WriteQuarantine(finished, options.version)
+    quarantine = prepared["rejected"] | "Quarantine" >> WriteQuarantine(
+        finished, version_file(options.version, QUARANTINE)
+    )
     listed = duplicates | "ListDuplicates" >> WriteDuplicates(finished, options.version)
     _publish(
         plan,
@@ -100,15 +107,15 @@ def add_dry_run(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     """Adds a dry run, which reads no image and ends with the plan file in the staging directory."""
     preparer = DryRunPreparer(labels=options.source.labels, image=options.image, seed=options.seed)
     old = list_old_shards(pipeline, options.base) if options.base else None
-    buckets, inputs = _read(pipeline, options, old, dry_run=True)
-    prepared = buckets | "DryRun" >> _prepare(preparer, inputs, options)
+    buckets, inputs = read_buckets(pipeline, options, seed=options.seed, old=old)
+    prepared = buckets | "DryRun" >> prepare(preparer, inputs, options)
     references = prepared["references"]  # (bucket, path of its References)
     _, groups = _find_pixels_and_groups(prepared, old)
     plan_shards(
         references,
         inputs,
         LeftOut(
-            reasons=_count_reasons(prepared["rejected"]),
+            reasons=count_reasons(prepared["rejected"]),
             max_bad_fraction=options.max_bad_fraction,
             known=_count_known(prepared["summaries"]),
         ),
@@ -130,19 +137,26 @@ def list_old_shards(pipeline: beam.Pipeline, base: Base) -> beam.PCollection[Old
     )  # OldShards
 
 
-def _read(
+def read_buckets(
     pipeline: beam.Pipeline,
-    options: BuildOptions,
-    old: beam.PCollection[OldShards] | None,
+    options: InputOptions,
     *,
-    dry_run: bool = False,
+    seed: int,
+    check_output: Callable[[], None] | None = None,
+    old: beam.PCollection[OldShards] | None = None,
 ) -> tuple[beam.PCollection[Bucket], AsSingleton]:
-    """Reads the source: the rows of each bucket, and the number of all rows."""
+    """Reads the source: the rows of each bucket, and the number of all rows.
+
+    Args:
+      pipeline: the pipeline.
+      options: what to read, and limits.
+      seed: seeds the hash of the ids.
+      check_output: raises BuildError where the output must not be written; None where it is not.
+      old: shards of the dataset that is appended to.
+    """
     rows = options.source.read(pipeline)  # Row
-    row_files = (
-        rows | "WriteRows" >> beam.ParDo(WriteRows(options.staging, options.seed))  # RowFile
-    )
-    inputs = _count_inputs(rows, row_files, options, dry_run=dry_run)
+    row_files = rows | "WriteRows" >> beam.ParDo(WriteRows(options.staging, seed))  # RowFile
+    inputs = _count_inputs(rows, row_files, options, check_output)
     located = row_files | "IntoBuckets" >> beam.FlatMap(RowFile.ranges, inputs=inputs)
     # (bucket, ByteRange)
     if old is None:
@@ -195,7 +209,7 @@ def _find_pixels_and_groups(
     return pixels, AsList(found["groups"])
 
 
-def _count_reasons(rejected: beam.PCollection[Rejected]) -> AsDict:
+def count_reasons(rejected: beam.PCollection[Rejected]) -> AsDict:
     """Counts the rejected inputs: reason to (their number, an example)."""
     return AsDict(
         rejected
@@ -216,9 +230,8 @@ def _count_known(summaries: beam.PCollection[ChunkSummary]) -> AsSingleton:
 def _count_inputs(
     rows: beam.PCollection[Row],
     row_files: beam.PCollection[RowFile],
-    options: BuildOptions,
-    *,
-    dry_run: bool,
+    options: InputOptions,
+    check_output: Callable[[], None] | None,
 ) -> AsSingleton:
     """Counts all rows; what can't become a dataset ends the build here, before an image is read."""
     reasons = AsDict(
@@ -235,7 +248,8 @@ def _count_inputs(
         row_files
         | "RowsOfFile" >> beam.Map(len)
         | "CountRows" >> beam.CombineGlobally(sum)
-        | "CheckInputs" >> beam.Map(_check_inputs, reasons, options=options, dry_run=dry_run)
+        | "CheckInputs"
+        >> beam.Map(_check_inputs, reasons, options=options, check_output=check_output)
         | "CheckIds"
         >> beam.Map(check_ids, repeats=repeats, max_bad_fraction=options.max_bad_fraction)
     )
@@ -245,18 +259,17 @@ def _check_inputs(
     count: int,
     reasons: Mapping[str, tuple[int, str]],
     *,
-    options: BuildOptions,
-    dry_run: bool,
+    options: InputOptions,
+    check_output: Callable[[], None] | None,
 ) -> int:
     """Checks the output directory and the number of rows, notes that number and returns it.
 
     Raises:
       BuildError: the output must not be written, or too few rows can be prepared.
     """
-    if not dry_run:
+    if check_output:
         # Also here: a staged job may run long after it was checked.
-        check_finished(options)
-        check_foreign(options)
+        check_output()
         write_marker(options.staging)
     if not count:
         raise BuildError(
@@ -267,6 +280,12 @@ def _check_inputs(
     return count
 
 
+def _check_output(options: BuildOptions) -> None:
+    """Raises BuildError if the output directory must not be written."""
+    check_finished(options)
+    check_foreign(options)
+
+
 def _rejection(row: Row) -> Iterator[tuple[str, tuple[int, str]]]:
     """Yields (reason, (1, an example)) for a row that is rejected already."""
     if row.problem:
@@ -274,9 +293,14 @@ def _rejection(row: Row) -> Iterator[tuple[str, tuple[int, str]]]:
         yield reason, (1, f"{row.id}: {message}")
 
 
-def _prepare(
-    preparer: ChunkPreparer | DryRunPreparer, inputs: AsSingleton, options: BuildOptions
-) -> beam.PTransform:
+class Preparer(Protocol):
+    """Prepares chunks."""
+
+    def prepare(self, number: int, serialized_rows: Iterable[bytes], known: Known) -> PreparedChunk:
+        """Prepares one chunk; see `ChunkPreparer`."""
+
+
+def prepare(preparer: Preparer, inputs: AsSingleton, options: InputOptions) -> beam.PTransform:
     """Prepares buckets: Bucket to (bucket, path of its References).
 
     Tagged outputs: "pixels" (Pixels), "rejected" (Rejected), "summaries" (ChunkSummary) and, of
@@ -284,7 +308,7 @@ def _prepare(
     """
     staging, appends = options.staging, options.base is not None
 
-    def prepare(located: Bucket, inputs: int) -> Iterator[Any]:
+    def prepare_bucket(located: Bucket, inputs: int) -> Iterator[Any]:
         bucket, ranges, lookups = located
         rows = read_chunks(bucket, ranges, inputs)
         if not rows:
@@ -305,7 +329,7 @@ def _prepare(
             yield TaggedOutput("summaries", ChunkSummary.of(chunk))
             yield from (TaggedOutput("rejected", rejected) for rejected in chunk.rejected)
 
-    return beam.FlatMap(prepare, inputs=inputs).with_outputs(
+    return beam.FlatMap(prepare_bucket, inputs=inputs).with_outputs(
         "pixels", "rejected", "summaries", "hashes", main="references"
     )
 

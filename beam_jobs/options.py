@@ -6,11 +6,14 @@ import posixpath
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
+
+import apache_beam as beam
 
 from beam_jobs.images.image import ImageOptions
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.sharding.splits import check_fractions
+from beam_jobs.sources.row import Row
 from beam_jobs.sources.source import Source
 from beam_jobs.storage import files
 from schemas.file_names import shard_of_file, version_of_file
@@ -146,24 +149,33 @@ class DealOptions(JobOptions):
         }
 
 
+class RowSource(Protocol):
+    """Inputs of a job, as rows; `path` is where they come from."""
+
+    @property
+    def path(self) -> str: ...
+
+    def read(self, pipeline: beam.Pipeline) -> beam.PCollection[Row]:
+        """Reads the rows, in no order."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class BuildOptions(DealOptions):
-    """Options of a build.
+class InputOptions(JobOptions):
+    """Options of a job that reads images.
 
     Attributes:
       source: what to read.
       image: how images are prepared.
       max_bad_fraction: fail, and publish nothing, if more of the inputs are rejected.
-      overwrite: replace a finished dataset at `output`, once the new one is complete.
+      overwrite: replace what is finished at `output`, once the new one is complete.
     """
 
-    source: Source
+    source: RowSource
     image: ImageOptions = field(default_factory=ImageOptions)
     max_bad_fraction: float = 0.05
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        receipt_features(self.source.labels)
         super().__post_init__()
         folder = self.source.path.rstrip("/") + "/"
         if self.output.startswith(folder):
@@ -173,6 +185,22 @@ class BuildOptions(DealOptions):
             )
         if not 0 <= self.max_bad_fraction <= 1:
             raise ValueError(f"max_bad_fraction must be 0 to 1, got {self.max_bad_fraction}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions(DealOptions, InputOptions):
+    """Options of a build.
+
+    Attributes:
+      source: what to read.
+      overwrite: replace a finished dataset at `output`, once the new one is complete.
+    """
+
+    source: Source
+
+    def __post_init__(self) -> None:
+        receipt_features(self.source.labels)
+        super().__post_init__()
 
     def recorded(self) -> dict[str, Any]:
         """The options that shape the dataset's bytes, for its manifest."""

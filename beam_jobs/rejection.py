@@ -1,4 +1,7 @@
-"""Reasons for which an input is not in the dataset. Codes are stable: scripts may rely on them."""
+"""Reasons for which an input is not in the dataset, or has no prediction.
+
+Codes are stable: scripts may rely on them.
+"""
 
 from enum import StrEnum
 
@@ -31,11 +34,14 @@ class Reason(StrEnum):
     KILLED_WORKER = "killed_worker"  # preparing it ended two processes that did nothing else
     MANY_PAGES = "many_pages"  # a TIFF file of several pages
     TOO_SMALL = "too_small"
+    RECORD_DAMAGED = "record_damaged"  # a record of a dataset does not match its checksum
+    MODEL_FAILED = "model_failed"  # the model can't predict the image
+    NOT_FINITE = "not_finite"  # a prediction is NaN or infinite
     FAILED = "failed"  # preparing it raised an error that is not foreseen: please report it
 
 
 class RejectionError(Exception):
-    """An input goes to the quarantine instead of the dataset."""
+    """An input goes to the quarantine instead of the dataset or the predictions."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(reason, message)

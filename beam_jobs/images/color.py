@@ -68,6 +68,15 @@ def _finite(image: Image.Image) -> npt.NDArray[np.float64]:
     return np.nan_to_num(np.asarray(image).astype(np.float64), posinf=0.0, neginf=0.0)
 
 
+def is_srgb(profile: bytes) -> bool:
+    """Returns whether colors of an ICC profile are left as they are: it is sRGB, or broken."""
+    try:
+        description = ImageCms.getProfileDescription(ImageCms.ImageCmsProfile(io.BytesIO(profile)))
+    except (ImageCms.PyCMSError, OSError, TypeError):
+        return True
+    return "sRGB" in description
+
+
 def _in_srgb(image: Image.Image, profile: bytes) -> Image.Image:
     try:
         source = ImageCms.ImageCmsProfile(io.BytesIO(profile))

@@ -27,7 +27,7 @@ HEIF_VERSION = pillow_heif.__version__ if pillow_heif else None
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "TIFF", "BMP", "GIF", "HEIF")
 _ORIENTATION = 0x0112
 _ROUNDING = 0.01  # pixels
-_LARGE_BYTES = 512 << 20  # of 38 megapixels, which take longer to decode than a process to start
+LARGE_BYTES = 512 << 20  # of 38 megapixels, which take longer to decode than a process to start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +120,7 @@ class StoredImage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Plan:
+class Plan:
     """Steps from an opened image to upright pixels, chosen before anything is decoded.
 
     Attributes:
@@ -175,10 +175,10 @@ def store_image(
     Raises:
       RejectionError: the file is not an acceptable image, or a box has no area inside it.
     """
-    image = _open(data, options)
-    if large and memory_bytes(image) > _LARGE_BYTES:
+    image = open_image(data, options)
+    if large and memory_bytes(image) > LARGE_BYTES:
         return large(data, boxes)
-    plan = _plan(image, options)
+    plan = make_plan(image, options)
     relative, clipped = relative_boxes(boxes, plan.file_size, plan.orientation, options.box_frame)
     converted, unchanged = _decode(image, data, plan, options)
     del image  # and its memory, before there is a third copy
@@ -212,7 +212,8 @@ def _pixels_hash(pixels: Image.Image, full_size: tuple[int, int]) -> int:
     return hasher.digest.intdigest()
 
 
-def _plan(image: Image.Image, options: ImageOptions) -> _Plan:
+def make_plan(image: Image.Image, options: ImageOptions) -> Plan:
+    """Plans the preparation of an opened image."""
     orientation = _orientation(image)
     file_size = image.size
     # Pillow turns a TIFF itself as it loads it, and gives its size as turned.
@@ -223,7 +224,7 @@ def _plan(image: Image.Image, options: ImageOptions) -> _Plan:
     if options.encoding == "jpeg" and image.format == "JPEG":
         scale = min(1, options.max_side / max(file_size))
         draft_size = (max(1, round(file_size[0] * scale)), max(1, round(file_size[1] * scale)))
-    return _Plan(
+    return Plan(
         file_size=file_size,
         full_size=file_size[::-1] if orientation in EXIF_TRANSPOSED else file_size,
         orientation=orientation,
@@ -234,7 +235,7 @@ def _plan(image: Image.Image, options: ImageOptions) -> _Plan:
 
 
 def _decode(
-    image: Image.Image, data: bytes, plan: _Plan, options: ImageOptions
+    image: Image.Image, data: bytes, plan: Plan, options: ImageOptions
 ) -> tuple[Image.Image, bool]:
     """Decodes an opened image to 8-bit RGB or grayscale.
 
@@ -252,7 +253,12 @@ def _decode(
     return converted, unchanged
 
 
-def _open(data: bytes, options: ImageOptions) -> Image.Image:
+def open_image(data: bytes, options: ImageOptions) -> Image.Image:
+    """Opens an image, of which nothing is decoded yet.
+
+    Raises:
+      RejectionError: it is no image, or decoding it would exceed a limit.
+    """
     if not data:
         raise RejectionError(Reason.FILE_EMPTY, "the file is empty")
     Image.MAX_IMAGE_PIXELS = None  # max_pixels below is the limit, checked before decoding

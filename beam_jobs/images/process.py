@@ -1,23 +1,18 @@
 """Images prepared in a separate process, under limits, so that a build outlives its end.
 
-Run as a program, this module is that process. It reads pickled requests from its standard input
-and writes the pickled answers to its standard output, until the input ends.
+Run as a program, this module is that process.
 """
 
-import os
-import pickle
 import resource
 import signal
-import subprocess
 import sys
-import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Self
 
-from beam_jobs.errors import BuildError
 from beam_jobs.images.image import ImageOptions, StoredImage, store_image, without_pixels
+from beam_jobs.images.separate_process import EndedError, SeparateProcess, serve_requests
 from beam_jobs.rejection import Reason, RejectionError
 from beam_jobs.sources.row import Box
 
@@ -39,15 +34,13 @@ class ImageProcess:
 
     def __init__(self, options: ImageOptions) -> None:
         self._options = options
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process = SeparateProcess(__spec__.name, options, task="prepares large images")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process:
-            self._process.kill()
-            self._ended()
+        self._process.__exit__()
 
     def store_image(self, data: bytes, boxes: Sequence[Box]) -> StoredImage:
         """Prepares an image as `image.store_image` does; the result holds no pixels.
@@ -55,103 +48,37 @@ class ImageProcess:
         Raises:
           RejectionError: also if preparing the image exceeds a limit, or ends two processes.
         """
-        statuses = []
+        ends = []
         for _ in range(_TRIES):
-            answer = self._answer(data, boxes)
-            if isinstance(answer, StoredImage):
-                return answer
+            try:
+                # The process limits its own processor time; this limit is for a decoder that waits
+                # and uses none.
+                answer: _Answer = self._process.ask(
+                    (data, boxes), limit_s=WALL_SECONDS * self._options.max_seconds
+                )
+            except EndedError as error:
+                if error.status == -signal.SIGXCPU or error.overdue:
+                    raise RejectionError(
+                        Reason.TOO_SLOW,
+                        f"preparing takes more than {self._options.max_seconds} s of processor "
+                        "time: raise --max-image-seconds if the image is genuine",
+                    ) from error
+                ends.append(error.name)
+                continue
             if isinstance(answer, RejectionError):
                 raise answer
-            statuses.append(_name(answer))
+            return answer
         raise RejectionError(
             Reason.KILLED_WORKER,
             f"preparing the image ended {_TRIES} processes that did nothing else: "
-            f"{', '.join(statuses)}",
+            f"{', '.join(ends)}",
         )
 
-    def _answer(self, data: bytes, boxes: Sequence[Box]) -> _Answer | int:
-        """Returns the answer, or the exit status of a process that ended without one."""
-        process = self._process = self._process or _started(self._options)
-        assert process.stdin is not None
-        assert process.stdout is not None
-        overdue = threading.Event()
 
-        def end() -> None:
-            overdue.set()
-            process.kill()
-
-        # The process limits its own processor time; this is for a decoder that waits and uses none.
-        timer = threading.Timer(WALL_SECONDS * self._options.max_seconds, end)
-        timer.start()
-        try:
-            pickle.dump((data, boxes), process.stdin)
-            process.stdin.flush()
-            answer: _Answer = pickle.load(process.stdout)
-        except (EOFError, BrokenPipeError, pickle.UnpicklingError):  # the process is gone
-            status = self._ended()
-        else:
-            return answer
-        finally:
-            timer.cancel()
-        if status == -signal.SIGXCPU or overdue.is_set():
-            return RejectionError(
-                Reason.TOO_SLOW,
-                f"preparing takes more than {self._options.max_seconds} s of processor time: raise "
-                "--max-image-seconds if the image is genuine",
-            )
-        return status
-
-    def _ended(self) -> int:
-        """Waits for the process, which has ended or is about to, and returns its exit status."""
-        process, self._process = self._process, None
-        assert process is not None
-        process.communicate()  # closes the pipes
-        return process.returncode
-
-
-def _started(options: ImageOptions) -> subprocess.Popen[bytes]:
-    folders = [*sys.path, os.environ.get("PYTHONPATH", "")]  # it must find this very package
-    process = subprocess.Popen(
-        [sys.executable, "-m", __spec__.name],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))},
-        start_new_session=True,  # a Ctrl-C is for the build, not for one image of it
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        pickle.dump(options, process.stdin)
-        process.stdin.flush()
-        pickle.load(process.stdout)
-    except (EOFError, BrokenPipeError, pickle.UnpicklingError) as error:
-        process.communicate()
-        raise BuildError(
-            "the process that prepares large images could not start, it ended with "
-            f"{_name(process.returncode)}: make sure that a worker has memory for a second "
-            "process, and run the same command again"
-        ) from error
-    return process
-
-
-def _name(status: int) -> str:
-    return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-
-
-def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Reads options and answers True; then answers each request (data, boxes) until they end."""
-    options: ImageOptions = pickle.load(requests)
+def _make_answer(options: ImageOptions) -> Callable[[tuple[bytes, Sequence[Box]]], _Answer]:
     # A process that a crash or a limit ends would write all its memory to a file.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    answer: _Answer | bool = True
-    while True:
-        pickle.dump(answer, answers)
-        answers.flush()
-        try:
-            data, boxes = pickle.load(requests)
-        except EOFError:
-            return
-        answer = _prepare(data, boxes, options)
+    return lambda request: _prepare(*request, options)
 
 
 def _prepare(data: bytes, boxes: Sequence[Box], options: ImageOptions) -> _Answer:
@@ -183,7 +110,4 @@ def _limit(kind: int, value: int) -> None:
 
 
 if __name__ == "__main__":
-    # What a decoder prints must not get into the answers.
-    with os.fdopen(os.dup(1), "wb") as output:
-        os.dup2(2, 1)
-        serve(sys.stdin.buffer, output)
+    serve_requests(_make_answer)

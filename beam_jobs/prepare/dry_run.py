@@ -8,10 +8,10 @@ import numpy as np
 from beam_jobs.images.image import ImageOptions
 from beam_jobs.prepare.known import Known
 from beam_jobs.prepare.prepared_chunk import PreparedChunk, Rejected
-from beam_jobs.prepare.preparer import make_references, unique_rows
-from beam_jobs.prepare.references import hash_words
+from beam_jobs.prepare.references import hash_words, make_references
+from beam_jobs.prepare.repeated_ids import unique_rows
 from beam_jobs.storage.checksums import checksum
-from schemas.receipt import Label
+from schemas.receipt import Label, categories
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class DryRunPreparer:
             # No record exists; of a location, the plan uses the length only, for the number of
             # shards.
             locations=[(number, b"", 0, self.image.typical_bytes)] * len(accepted),
-            labels=self.labels,
+            categories=categories(self.labels),
         )
         return PreparedChunk(
             number=number,

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_jobs.prepare.staging import Staging
+from beam_jobs.sources.row import Row
 from beam_jobs.storage import files
 from schemas.example import encode_example
 from schemas.receipt import Feature
@@ -143,6 +144,24 @@ class References:
         ordered["order"] = self.key[:, 1]
         ordered["location"] = self.location
         return ordered
+
+
+def make_references(
+    rows: Sequence[Row],
+    *,
+    keys: Sequence[tuple[int, int]],
+    locations: Sequence[tuple[int, bytes, int, int]],
+    categories: Sequence[str],
+) -> References:
+    """Returns references to the records of rows; a location is (chunk, digest, offset, length)."""
+    return References(
+        key=np.array(keys, np.uint64).reshape(-1, 2),
+        group=np.array([hash_words(r.group)[0] if r.group else 0 for r in rows], np.uint64),
+        location=np.array(locations, LOCATION),
+        categories={
+            name: encode_values([row.categories[name] for row in rows]) for name in categories
+        },
+    )
 
 
 def stage_references(references: References, staging: Staging) -> str:

@@ -1,12 +1,14 @@
-"""Ids that several rows have, counted before an image is read.
+"""Ids that several rows have: counted before an image is read, and told apart in a chunk.
 
 All rows with one id belong to one chunk, which one worker holds in memory. A column that does not
 hold ids, such as one with the same value in every row, must therefore end the build early.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from beam_jobs.errors import BuildError
+from beam_jobs.rejection import Reason
 from beam_jobs.sources.row import Row
 
 Repeats = tuple[int, bytes]  # rows with an id that a row before has, and one of them as bytes
@@ -39,3 +41,21 @@ def check_ids(inputs: int, repeats: Repeats, *, max_bad_fraction: float) -> int:
             "holds the ids with --columns id=NAME."
         )
     return inputs
+
+
+def unique_rows(serialized_rows: Iterable[bytes]) -> Iterator[Row]:
+    """Yields rows in a fixed order; of rows with the same id, all but the first are rejected.
+
+    A row that is rejected already comes last among them, so it takes the id from no other row.
+    """
+    rows = [(Row.from_bytes(line), line) for line in serialized_rows]
+    # The line, too, for rows that differ in neither: the first must be the same on any run.
+    rows.sort(key=lambda pair: (pair[0].id, pair[0].problem is not None, pair[1]))
+    seen: dict[str, str] = {}
+    for row, _ in rows:
+        if row.id in seen and row.problem is None:
+            message = f"id {row.id!r} is taken by {seen[row.id]}: give every receipt its own id"
+            yield replace(row, problem=(Reason.DUPLICATE_ID, message))
+        else:
+            yield row
+        seen.setdefault(row.id, row.uri)

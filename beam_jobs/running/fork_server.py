@@ -34,9 +34,6 @@ from apache_beam.runners.worker.worker_id_interceptor import WorkerIdInterceptor
 from google.protobuf import json_format
 
 # What jobs send to workers: imported before the fork.
-import beam_jobs.compact_job
-import beam_jobs.forget_job
-import beam_jobs.job  # noqa: F401
 from beam_jobs.running.sdk_worker import BEGUN, LENGTH, lock
 
 _PROVISION_TIMEOUT_S = 60

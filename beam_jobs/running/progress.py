@@ -12,7 +12,7 @@ from apache_beam.io.filesystems import FileSystems
 from tqdm import tqdm
 
 from beam_jobs.errors import BuildError
-from beam_jobs.options import BuildOptions, JobOptions
+from beam_jobs.options import BuildOptions, InputOptions, JobOptions
 from beam_jobs.prepare.prepared_chunk import PreparedChunk
 from beam_jobs.storage import files
 from schemas.file_names import is_index_file
@@ -42,7 +42,7 @@ def shown(options: JobOptions, *, enabled: bool) -> Iterator[None]:
 def _watch(options: JobOptions, done: threading.Event, succeeded: threading.Event) -> None:
     local = FileSystems.get_scheme(options.output) is None
     interval_s = _LOCAL_INTERVAL_S if local else _REMOTE_INTERVAL_S
-    if isinstance(options, BuildOptions):
+    if isinstance(options, InputOptions):
         first, unit = "reading the table", " images"
     else:
         first, unit = "reading the indexes", " shards"
@@ -65,48 +65,54 @@ def _pause_s(interval_s: float, look_s: float) -> float:
     return max(interval_s, look_s * (1 / _LOOKING_FRACTION - 1))
 
 
-def _watcher(bar: tqdm, options: JobOptions) -> "_BuildWatcher | _ShardsWatcher":
+def _watcher(bar: tqdm, options: JobOptions) -> "_ImagesWatcher | _ShardsWatcher":
     if isinstance(options, BuildOptions):
         return _BuildWatcher(bar, options)
+    if isinstance(options, InputOptions):
+        return _ImagesWatcher(bar, options, "predicting")
     return _ShardsWatcher(bar, options)
 
 
-class _BuildWatcher:
-    """Brings the bar of a build up to date, and lists a folder only while files come into it."""
+class _ImagesWatcher:
+    """Brings the bar of a job up to date that reads images, from the chunks that it has staged.
 
-    def __init__(self, bar: tqdm, options: BuildOptions) -> None:
+    It lists a folder only while files come into it.
+    """
+
+    def __init__(self, bar: tqdm, options: InputOptions, activity: str) -> None:
         self._bar = bar
         self._staging = options.staging
+        self._activity = activity
         self._seen: set[str] = set()
         self._rejected = 0
-        self._shards = _Shards(options)
 
     def look(self) -> None:
         if self._bar.total is None:
             self._read_inputs()
         elif self._bar.n < self._bar.total:
             self._count_prepared()
-        elif not self._shards.planned:
-            self._shards.read_plan()
-        if self._shards.planned:
-            self._shards.count_finished()
+        else:
+            self._look_further()
         self._show()
 
     def finish(self) -> None:
         self._bar.update(self._bar.total - self._bar.n)
-        self._shards.finished = self._shards.planned
         self._show()
 
+    def _look_further(self) -> None:
+        """Looks at what comes when all images are read."""
+
+    def _parts(self) -> list[str]:
+        """What stands behind the bar."""
+        return [f"rejected {self._rejected}"] if self._rejected else []
+
     def _show(self) -> None:
-        parts = [f"rejected {self._rejected}"] if self._rejected else []
-        if self._shards.planned:
-            parts.append(f"shards {self._shards.finished}/{self._shards.planned}")
-        self._bar.set_postfix_str(", ".join(parts))
+        self._bar.set_postfix_str(", ".join(self._parts()))
 
     def _read_inputs(self) -> None:
         inputs = self._staging.inputs
         if files.exists(inputs):
-            self._bar.set_description("preparing", refresh=False)
+            self._bar.set_description(self._activity, refresh=False)
             self._bar.reset(total=json.loads(files.read(inputs)))
 
     def _count_prepared(self) -> None:
@@ -120,6 +126,29 @@ class _BuildWatcher:
             self._seen.add(path)
             self._rejected += len(chunk.rejected)
             self._bar.update(chunk.inputs)
+
+
+class _BuildWatcher(_ImagesWatcher):
+    """Brings the bar of a build up to date, which also shows its shards."""
+
+    def __init__(self, bar: tqdm, options: BuildOptions) -> None:
+        super().__init__(bar, options, "preparing")
+        self._shards = _Shards(options)
+
+    def finish(self) -> None:
+        self._shards.finished = self._shards.planned
+        super().finish()
+
+    def _look_further(self) -> None:
+        if not self._shards.planned:
+            self._shards.read_plan()
+        if self._shards.planned:
+            self._shards.count_finished()
+
+    def _parts(self) -> list[str]:
+        if not self._shards.planned:
+            return super()._parts()
+        return [*super()._parts(), f"shards {self._shards.finished}/{self._shards.planned}"]
 
 
 class _ShardsWatcher:

@@ -9,6 +9,7 @@ from beam_jobs.forgetting.publish import ForgetReport
 from beam_jobs.sharding import splits
 from beam_jobs.sharding.deal import largest_deviation
 from schemas.manifest import Manifest
+from schemas.predictions import ModelOutput, PredictionsManifest
 from schemas.receipt import LAYOUT
 from schemas.versions import FIRST_VERSION
 
@@ -83,6 +84,29 @@ def forget_summary(forgotten: ForgetReport, output: str, versions: Sequence[int]
     if len(versions) > 1:
         lines.append(("untouched", _versions(versions[:-1])))
     return _table(f"{output} has version {versions[-1]}, from which these are gone", lines)
+
+
+def predict_summary(manifest: PredictionsManifest, output: str) -> str:
+    """Summarizes finished predictions."""
+    files = [name for name in manifest.files if name.startswith("predictions-")]
+    size_bytes = sum(manifest.files[name].size_bytes for name in files)
+    lines = [
+        ("inputs", f"{manifest.inputs:,}"),
+        ("predicted", f"{manifest.predicted:,}"),
+        ("quarantined", _by_reason(manifest.quarantined)),
+    ]
+    if manifest.excluded:
+        lines.append(("excluded", f"{manifest.excluded:,} damaged records of the dataset"))
+    lines += [
+        ("files", f"{len(files):,}, {size_bytes / 1e6:,.1f} MB"),
+        ("values", ", ".join(_described(one) for one in manifest.outputs)),
+    ]
+    return _table(f"{output} is complete", lines)
+
+
+def _described(output: ModelOutput) -> str:
+    sides = ["?" if side < 0 else str(side) for side in output.shape]
+    return f"{output.name} {output.dtype}" + (f" [{', '.join(sides)}]" if sides else "")
 
 
 def _versions(numbers: Sequence[int]) -> str:

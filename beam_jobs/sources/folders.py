@@ -21,7 +21,7 @@ def folder_parts(folder: str) -> Iterator[str]:
         yield from entries(files.join(folder, ""))
 
 
-def folder_rows(part: str, *, folder: str) -> Iterator[Row]:
+def folder_rows(part: str, *, folder: str, images_only: bool = False) -> Iterator[Row]:
     """Yields the rows of the files in a part of a folder, except those of system files.
 
     Raises:
@@ -32,10 +32,10 @@ def folder_rows(part: str, *, folder: str) -> Iterator[Row]:
     paths = local_files_below(part.rstrip("/") or "/") if local else files_below(part)
     for path in paths:
         if not is_system_file(below(path, folder)):
-            yield folder_row(path, folder=folder)
+            yield folder_row(path, folder=folder, images_only=images_only)
 
 
-def folder_row(path: str, *, folder: str) -> Row:
+def folder_row(path: str, *, folder: str, images_only: bool = False) -> Row:
     """Returns the row of one file: its path below the folder is its id.
 
     The first subfolder is its layout: in the folder `in`, `in/aldi/2024/1.jpg` is the receipt
@@ -44,7 +44,13 @@ def folder_row(path: str, *, folder: str) -> Row:
     id_ = below(path, folder)
     layout, slash, _ = id_.partition("/")
     return make_row(
-        id_=id_, uri=path, layout=layout if slash else "", raw_labels={}, labels=(), source=id_
+        id_=id_,
+        uri=path,
+        layout=layout if slash else "",
+        raw_labels={},
+        labels=(),
+        source=id_,
+        needs_layout=not images_only,
     )
 
 

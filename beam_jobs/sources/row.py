@@ -75,15 +75,17 @@ def make_row(
     boxes: Any = None,
     labels: Iterable[Label],
     source: str,
+    needs_layout: bool = True,
 ) -> Row:
     """Checks the values that a source read and gives labels their types.
 
-    The first fault found becomes the `problem` of the row.
+    The first fault found becomes the `problem` of the row. Where no layout is needed, that of a row
+    without one is "".
     """
     try:
         values = {label.name: _typed(label, raw_labels.get(label.name)) for label in labels}
         names = {label.name for label in labels if label.type == "category"}
-        layout_name = _layout_name(layout)
+        layout_name = "" if _absent(layout) and not needs_layout else _layout_name(layout)
         group_name = "" if _absent(group) else str(group).strip()
         _check_one_line("layout", layout_name)
         _check_one_line("group", group_name)

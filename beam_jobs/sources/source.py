@@ -45,6 +45,8 @@ class Source:
       columns: table column of each of `COLUMNS`, where it has another name.
       image_root: folder that relative image names of a table start from and must stay in.
       confine_images: whether images with absolute names must lie in `image_root`, too.
+      images_only: whether only images are wanted: layouts may be missing, and boxes are not read.
+        Not for SROIE folders, whose images are a folder of their own.
     """
 
     path: str
@@ -53,6 +55,7 @@ class Source:
     columns: Mapping[str, str]
     image_root: str
     confine_images: bool = False
+    images_only: bool = False
 
     def __post_init__(self) -> None:
         if self.format == "folder" and self.labels:
@@ -71,7 +74,9 @@ class Source:
                     | "FolderParts" >> beam.FlatMap(folder_parts)
                     | beam.Reshuffle()
                 )
-                return parts | "FolderRows" >> beam.FlatMap(folder_rows, folder=self.path)
+                return parts | "FolderRows" >> beam.FlatMap(
+                    folder_rows, folder=self.path, images_only=self.images_only
+                )
             case "sroie":
                 matches = pipeline | "Match" >> _match(
                     files.join(files.escape(self.path), IMAGE_FOLDER, "*")
@@ -192,10 +197,11 @@ class Source:
             uri=uri,
             layout=values.get(self._column("layout")),
             group=values.get(self._column("group")),
-            boxes=values.get(self._column("boxes")),
+            boxes=None if self.images_only else values.get(self._column("boxes")),
             raw_labels=values,
             labels=self.labels,
             source=source,
+            needs_layout=not self.images_only,
         )
 
     def _is_input(self, file: FileMetadata) -> bool:
@@ -233,11 +239,13 @@ class Source:
     def _required(self) -> list[str]:
         """Names of the columns that a table must have."""
         labels = [label.name for label in self.labels]
-        return [self._column("image"), self._column("layout"), *labels]
+        names = ["image"] if self.images_only else ["image", "layout"]
+        return [*map(self._column, names), *labels]
 
     @property
     def _optional(self) -> list[str]:
-        return [self._column(name) for name in ("id", "group", "boxes")]
+        names = ["id", "layout", "group"] if self.images_only else ["id", "group", "boxes"]
+        return list(map(self._column, names))
 
     def _column(self, name: str) -> str:
         return self.columns.get(name, name)

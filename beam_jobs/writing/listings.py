@@ -13,7 +13,7 @@ from beam_jobs.sharding.duplicates import Duplicate
 from beam_jobs.storage import files
 from beam_jobs.storage.checksums import RunningChecksum, checksum
 from schemas.example import decode_example
-from schemas.file_names import DUPLICATES, QUARANTINE, version_file
+from schemas.file_names import DUPLICATES, version_file
 from schemas.manifest import FileChecksum
 from schemas.quarantine import REJECTED_FEATURES
 from schemas.tfrecord import unframe
@@ -26,12 +26,17 @@ _FILE_BYTES = 1 << 28  # of the quarantine and of duplicates
 
 
 class WriteQuarantine(beam.PTransform):
-    """Rejected to (path relative to `directory`, FileChecksum) of the quarantine's files."""
+    """Rejected to (path relative to `directory`, FileChecksum) of the quarantine's files.
 
-    def __init__(self, directory: str, version: int) -> None:
+    Args:
+      directory: the directory that is written.
+      folder: the quarantine's folder in it.
+    """
+
+    def __init__(self, directory: str, folder: str) -> None:
         super().__init__()
         self._directory = directory
-        self._version = version
+        self._folder = folder
 
     def expand(self, rejected: beam.PCollection[Rejected]) -> beam.PCollection[ListedFile]:
         return (
@@ -43,8 +48,8 @@ class WriteQuarantine(beam.PTransform):
     def _write(self, file: tuple[int, int], rejected: Sequence[Rejected]) -> Iterator[ListedFile]:
         number, count = file
         suffix = f"{number:05d}-of-{count:05d}"
-        records = version_file(self._version, f"{QUARANTINE}/rejected.tfrecord-{suffix}")
-        lines = version_file(self._version, f"{QUARANTINE}/rejected.jsonl-{suffix}")
+        records = f"{self._folder}/rejected.tfrecord-{suffix}"
+        lines = f"{self._folder}/rejected.jsonl-{suffix}"
         ranges = [(one.file, one.offset, one.length) for one in rejected]
         record_sum, line_sum = RunningChecksum(), RunningChecksum()
         with (

@@ -1,5 +1,6 @@
 """The state of an output directory: empty, being published, finished, or somebody else's."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from beam_jobs.errors import BuildError
@@ -190,15 +191,25 @@ def check_foreign(options: JobOptions) -> None:
             f"{options.output} holds a dataset of format version 1: choose another --output, or "
             "delete that dataset"
         )
-    staging = options.staging.directory
-    if files.is_local(staging) and Path(staging).is_symlink():
-        raise _foreign(options.output, STAGING)
-    root = options.output.rstrip("/") + "/"
-    names = [path.removeprefix(root) for path in files.list_below(options.output)]
+    check_names(options.staging, is_dataset_file)
+
+
+def check_names(staging: Staging, is_own: Callable[[str], bool]) -> None:
+    """Raises BuildError if a file in the output directory is one that no such job wrote.
+
+    Args:
+      staging: the staging directory of the output.
+      is_own: whether a finished job writes a file of this path in the output.
+    """
+    output = staging.output
+    if files.is_local(output) and Path(staging.directory).is_symlink():
+        raise _foreign(output, STAGING)
+    root = output.rstrip("/") + "/"
+    names = [path.removeprefix(root) for path in files.list_below(output)]
     marked = f"{STAGING}/{MARKER}" in names
     for name in names:
-        if not is_dataset_file(name) and not is_staging_file(name, marked=marked):
-            raise _foreign(options.output, name)
+        if not is_own(name) and not is_staging_file(name, marked=marked):
+            raise _foreign(output, name)
 
 
 def _foreign(output: str, name: str) -> BuildError:

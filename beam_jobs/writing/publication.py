@@ -1,7 +1,7 @@
 """Publication: how finished files become a version in the output directory, COMPLETED last."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from beam_jobs.errors import BuildError
@@ -31,6 +31,8 @@ class Publication:
         sizes: Mapping[str, int],
         staging: Staging,
         base: Base | None = None,
+        *,
+        is_own: Callable[[str], bool] = is_dataset_file,
     ) -> None:
         """Replaces the dataset in the output directory, or adds a version to it.
 
@@ -65,6 +67,7 @@ class Publication:
           sizes: name to bytes of those files whose size is known.
           staging: the staging directory, with the finished files of this launch.
           base: the dataset to which a version is added; None to replace it.
+          is_own: whether a file of this path in the output is one of what is replaced.
 
         Raises:
           BuildError: another build publishes at the same time, or has added a version meanwhile.
@@ -76,7 +79,7 @@ class Publication:
         # output has its COMPLETED and the note is there, or files are not staged any more, that
         # attempt has published them. If all files are staged and there is no note, an earlier build
         # has made an equal dataset, which is replaced like any other.
-        ready = _dataset_sizes(staged)
+        ready = _own_sizes(staged, is_own)
         begun = begun_publication(staging) == self
         missing = [name for name in names if name not in ready]
         if read_completed(output) == self.completed and (begun or missing):
@@ -97,7 +100,7 @@ class Publication:
         files.delete(
             [
                 files.join(output, name)
-                for name in _dataset_sizes(output)
+                for name in _own_sizes(output, is_own)
                 if name not in kept and not (base and base.has(name))
             ]
         )
@@ -108,7 +111,7 @@ class Publication:
         files.move(pairs[:1])  # the manifest: from now on no other COMPLETED fits
         files.move(pairs[1:])
         # 6. Checks that the output is whole, and of this launch.
-        published = _dataset_sizes(output)
+        published = _own_sizes(output, is_own)
         if begun_publication(staging) != self and read_completed(output) == self.completed:
             return  # another attempt has published this, and cleaned up
         others = {name for name in published.keys() - kept if not (base and base.has(name))}
@@ -161,9 +164,9 @@ def _delete(paths: Sequence[str]) -> None:
     files.delete([path for path in paths if files.exists(path)])
 
 
-def _dataset_sizes(directory: str) -> dict[str, int]:
-    """Name to bytes of each file that a dataset directory may have."""
+def _own_sizes(directory: str, is_own: Callable[[str], bool]) -> dict[str, int]:
+    """Name to bytes of each file of a directory that is one of its own."""
     root = directory.rstrip("/") + "/"
     listed = files.list_files(files.join(directory, "**"))
     sizes = {file.path.removeprefix(root): file.size_in_bytes for file in listed}
-    return {name: sizes[name] for name in sorted(sizes) if is_dataset_file(name)}
+    return {name: sizes[name] for name in sorted(sizes) if is_own(name)}

@@ -16,6 +16,7 @@ from pipeline.tasks.base import Task, heads_of
 
 DESCRIPTION = "assets.extra/tillroll.json"
 IMAGES = "images"
+_STORED_IMAGES = ("encoding", "max_side", "quality", "raw_size", "fit", "channels")
 
 
 def export(task: Task, model: Any, info: DatasetInfo, directory: str | os.PathLike[str]) -> None:
@@ -30,9 +31,9 @@ def export(task: Task, model: Any, info: DatasetInfo, directory: str | os.PathLi
     - "images" takes `images`, float32 [n, height, width, channels] in 0…1, as the input pipeline
       makes them.
 
-    `assets.extra/tillroll.json` holds the task and its options, the digest of the dataset, the
-    inputs, the vocabulary of the label, and for `read_weights` the paths of the variables and the
-    vocabularies of the task's heads.
+    `assets.extra/tillroll.json` holds the task and its options, the digest of the dataset and how
+    its images are stored, the inputs, the vocabulary of the label, and for `read_weights` the paths
+    of the variables and the vocabularies of the task's heads.
 
     Args:
       task: the task of the model.
@@ -49,7 +50,9 @@ def export(task: Task, model: Any, info: DatasetInfo, directory: str | os.PathLi
         raise ValueError(f"{target} exists and is not a SavedModel: choose another directory")
     config = task.inputs(info)
     module = tf.Module()
-    module.weights = model.variables  # what is tracked is saved
+    # What is tracked is saved. Of Keras' own variables there would be copies, which alone are
+    # restored where a session loads the model, as in TensorFlow Serving.
+    module.weights = [variable.value for variable in model.variables]
     partial = f"{target}.partial"
     if tf.io.gfile.exists(partial):
         tf.io.gfile.rmtree(partial)
@@ -102,6 +105,10 @@ def _describe(task: Any, model: Any, info: DatasetInfo, config: InputConfig) -> 
             field.name: str(getattr(task, field.name)) for field in dataclasses.fields(task)
         },
         "dataset_digest": info.digest,
+        # `beam_jobs.predict` prepares image files in the same way.
+        "stored_images": {
+            name: info.manifest.build_options["image"][name] for name in _STORED_IMAGES
+        },
         "inputs": {
             "height": config.height,
             "width": config.width,

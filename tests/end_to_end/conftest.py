@@ -1,5 +1,10 @@
 """Fixtures of commands that run from end to end."""
 
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,3 +35,25 @@ def grown(rows: list[dict], build, tmp_path_factory: pytest.TempPathFactory) -> 
         options = ("--append",) if number else LABELS
         assert build(table, folder / "out", "--shards=2", *options) == 0
     return folder / "out"
+
+
+@pytest.fixture(scope="session")
+def job_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A portable job server, which runs jobs in the process that submits them."""
+    folder = tmp_path_factory.mktemp("job-server")
+    port_file = folder / "port"
+    module = "apache_beam.runners.portability.local_job_service_main"
+    server = subprocess.Popen(
+        [sys.executable, "-m", module, "--port_file", str(port_file)],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 60
+    while not (port_file.exists() and port_file.read_text()):
+        assert server.poll() is None, "the job server has died"
+        assert time.monotonic() < deadline, "the job server does not start"
+        time.sleep(0.1)
+    yield f"localhost:{port_file.read_text()}"
+    server.send_signal(signal.SIGTERM)
+    server.wait(timeout=30)

@@ -23,6 +23,8 @@ from schemas.tfrecord import frame, read_records
 
 _WRITTEN: list[ListedFile] = []
 
+FOLDER = "versions/00001/quarantine"
+
 
 def collect(file: ListedFile) -> None:
     _WRITTEN.append(file)
@@ -61,7 +63,7 @@ def test_no_file_of_the_quarantine_is_too_large(tmp_path: Path, monkeypatch: pyt
     """Small images, some that would fill a file almost, and one that is larger than a file."""
     monkeypatch.setattr(listings, "_FILE_BYTES", 10_000)
     values = rejected(tmp_path, [10] * 20 + [9_000] * 12 + [50_000])
-    found = written(values, WriteQuarantine(str(tmp_path / "out"), 1))
+    found = written(values, WriteQuarantine(str(tmp_path / "out"), FOLDER))
     count = len(found) // 2
     assert [name for name, _ in found] == [
         f"versions/00001/quarantine/rejected.{kind}-{number:05d}-of-{count:05d}"
@@ -84,7 +86,7 @@ def test_no_file_of_the_quarantine_is_too_large(tmp_path: Path, monkeypatch: pyt
             per_file.append(len(records))
     assert sorted(ids) == sorted(each.id for each in values)
     assert all(per_file)
-    again = written(values[::-1], WriteQuarantine(str(tmp_path / "again"), 1))
+    again = written(values[::-1], WriteQuarantine(str(tmp_path / "again"), FOLDER))
     assert again == found
 
 

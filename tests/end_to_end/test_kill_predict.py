@@ -1,0 +1,59 @@
+"""A prediction killed twenty times, each time a step further, ends with the same bytes."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("apache_beam")
+
+from schemas.file_names import COMPLETED
+from tests.support import fake_model
+from tests.support.kills import Change, exit_code_at
+from tests.support.receipts import contents, write_receipts
+
+MODULE = "tests.support.fake_model"
+PREPARED = "_staging/prepared"
+KILLS = [
+    Change("create", "_staging/BUILD"),
+    Change("create", "_staging/rows/*"),
+    Change("rename", "_staging/rows/*"),
+    Change("create", "_staging/.inputs.json*"),
+    Change("rename", "_staging/inputs.json"),
+    Change("rename", f"{PREPARED}/*.begun"),
+    Change("create", f"{PREPARED}/.*.tfrecord*"),
+    Change("rename", f"{PREPARED}/*.tfrecord"),
+    Change("rename", f"{PREPARED}/*.npz"),
+    Change("rename", f"{PREPARED}/*.tfrecord", 10),
+    Change("rename", f"{PREPARED}/*.npz", 20),
+    Change("create", "_staging/references/*"),
+    Change("rename", "_staging/references/*", 30),
+    Change("create", "_staging/finished-*/.predictions-*"),
+    Change("rename", "_staging/finished-*/predictions-*", 2),
+    Change("rename", "_staging/finished-*/quarantine/*"),
+    Change("rename", "_staging/finished-*/manifest.json"),
+    Change("rename", "_staging/publishing"),
+    Change("rename", "manifest.json"),
+    Change("rename", "predictions-*", 2),
+    Change("rename", COMPLETED),
+    Change("remove", "_staging/*"),
+]
+
+
+def test_a_prediction_killed_twenty_times(tmp_path: Path) -> None:
+    model = fake_model.write_model(tmp_path / "model")
+    table = write_receipts(tmp_path / "in", {"a": 40, "b": 29})
+    (tmp_path / "in" / "images" / "a-7.jpg").write_bytes(b"no image")
+
+    def run(output: Path, change: Change) -> int:
+        options = ["--files=2", "--workers=1", "--quiet", "--batch-size=2"]
+        arguments = [str(model), "--input", str(table), "--output", str(output), *options]
+        return exit_code_at(change, MODULE, arguments, output)
+
+    never = Change("create", "never")
+    assert run(tmp_path / "whole", never) == 0
+    expected = contents(tmp_path / "whole")
+    output = tmp_path / "out"
+    killed = [change for change in KILLS if run(output, change) == -9]
+    assert len(killed) >= 20, set(KILLS) - set(killed)
+    assert run(output, never) == 0
+    assert contents(output) == expected
