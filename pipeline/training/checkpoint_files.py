@@ -20,7 +20,7 @@ def written_steps(directory: str) -> set[int]:
     """Finds steps that have an index file, which TensorFlow writes after the data."""
     if is_remote(directory):
         # At an error of S3, `isdir` and `listdir` would say that there is no folder.
-        with store_errors(directory):
+        with store_errors(directory.rpartition("/")[0], missing=True):  # of the bucket
             paths = tf.io.gfile.glob(os.path.join(directory, "step-*.index"))
         found = [Path(path).name for path in paths]
     else:

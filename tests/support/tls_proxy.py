@@ -1,6 +1,7 @@
 """A proxy that is itself the HTTPS servers it is asked for: TensorFlow's gs:// knows no others."""
 
 import datetime
+import re
 import socket
 import ssl
 from pathlib import Path
@@ -44,11 +45,15 @@ class _Handler(BaseRequestHandler):
         except OSError:
             return  # the client was killed
         with client, socket.create_connection(self.server.server_of_all) as server:
-            server.sendall(_request(client))
+            # The server makes addresses of the host that it is asked for: those that it keeps are
+            # for clients without this proxy, those in headers for this client.
+            own = b"%s:%d" % (self.server.server_of_all[0].encode(), self.server.server_of_all[1])
+            server.sendall(
+                re.sub(rb"\r\nHost: \S+", b"\r\nHost: " + own, _request(client), count=1)
+            )
             head, end, rest = _received(server).partition(b"\r\n\r\n")
-            # The server does not know that it is asked for by another protocol.
-            head = head.replace(b"\r\nLocation: http:", b"\r\nLocation: https:")
-            client.sendall(head + end + rest)
+            location = b"\r\nLocation: https://" + HOSTS[0].encode()
+            client.sendall(head.replace(b"\r\nLocation: http://" + own, location) + end + rest)
 
 
 def _request(connection: socket.socket) -> bytes:
