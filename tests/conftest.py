@@ -14,8 +14,8 @@ _ONCE = (
     *(
         f"tests/end_to_end/test_{name}.py"
         for name in (
-            *("append_stores", "engines", "forget_killed", "kill_append", "predict_killed"),
-            *("non_finite", "search", "warm_start"),
+            *("append_stores", "engines", "forget_killed", "kill_append", "kill_predict"),
+            *("non_finite", "run_stores", "search", "warm_start"),
         )
     ),
     "tests/pipeline/training/test_disk_full.py",
