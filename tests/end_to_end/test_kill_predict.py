@@ -11,22 +11,18 @@ from tests.support import fake_model
 from tests.support.kills import Change, exit_code_at
 from tests.support.receipts import contents, write_receipts
 
-MODULE = "tests.support.fake_model"
+MODULE = "tests.support.fake_predict"
 PREPARED = "_staging/prepared"
+# A kill within a chunk makes the next run predict it in other processes, which take long to start.
 KILLS = [
     Change("create", "_staging/BUILD"),
     Change("create", "_staging/rows/*"),
     Change("rename", "_staging/rows/*"),
-    Change("create", "_staging/.inputs.json*"),
     Change("rename", "_staging/inputs.json"),
     Change("rename", f"{PREPARED}/*.begun"),
-    Change("create", f"{PREPARED}/.*.tfrecord*"),
     Change("rename", f"{PREPARED}/*.tfrecord"),
-    Change("rename", f"{PREPARED}/*.npz"),
-    Change("rename", f"{PREPARED}/*.tfrecord", 10),
-    Change("rename", f"{PREPARED}/*.npz", 20),
-    Change("create", "_staging/references/*"),
-    Change("rename", "_staging/references/*", 30),
+    Change("rename", f"{PREPARED}/*.npz", 8),
+    *(Change("rename", "_staging/references/*", number) for number in (2, 5, 8, 11, 14, 17, 20)),
     Change("create", "_staging/finished-*/.predictions-*"),
     Change("rename", "_staging/finished-*/predictions-*", 2),
     Change("rename", "_staging/finished-*/quarantine/*"),
@@ -41,7 +37,7 @@ KILLS = [
 
 def test_a_prediction_killed_twenty_times(tmp_path: Path) -> None:
     model = fake_model.write_model(tmp_path / "model")
-    table = write_receipts(tmp_path / "in", {"a": 40, "b": 29})
+    table = write_receipts(tmp_path / "in", {"a": 25, "b": 14})
     (tmp_path / "in" / "images" / "a-7.jpg").write_bytes(b"no image")
 
     def run(output: Path, change: Change) -> int:

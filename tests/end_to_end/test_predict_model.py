@@ -65,4 +65,4 @@ def test_tables_and_records_on_any_runner_give_what_the_model_gives(
         assert predictions["label_id"] == int(found["label_id"][number])
         probability = float(found["probability"][number])
         assert predictions["probability"] == pytest.approx(probability, abs=1e-5)
-    assert len({line["predictions"]["label"] for line in lines.values()}) > 1
+    assert len({line["predictions"]["probability"] for line in lines.values()}) > 20

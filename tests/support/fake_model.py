@@ -3,7 +3,7 @@
 import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.support.processes import ROOT
 
 # What happens to an image of this width.
 KILLED, FAILS, FAILS_IN_A_BATCH, NOT_FINITE, NOT_TEXT, SLEEPS, OUT_OF_MEMORY = range(101, 108)
-_STAND_IN = ROOT / "tests" / "support" / "fake_tensorflow"
+STAND_IN = ROOT / "tests" / "support" / "fake_tensorflow"
 OUTPUTS = {
     "file_bytes": (7, [-1]),
     "inverse": (1, [-1, 2]),
@@ -54,26 +54,17 @@ def write_model(directory: Path) -> Path:
 
 def variables() -> dict[str, str]:
     """Variables of a process that is to import the TensorFlow that stands in."""
-    return {"PYTHONPATH": os.pathsep.join([str(_STAND_IN), str(ROOT)])}
+    return {"PYTHONPATH": os.pathsep.join([str(STAND_IN), str(ROOT)])}
 
 
 def stand_in() -> Any:
     """Imports the TensorFlow that stands in, whatever this process has imported before."""
     before = sys.modules.pop("tensorflow", None)
-    sys.path.insert(0, str(_STAND_IN))
+    sys.path.insert(0, str(STAND_IN))
     try:
         return importlib.import_module("tensorflow")
     finally:
-        sys.path.remove(str(_STAND_IN))
+        sys.path.remove(str(STAND_IN))
         del sys.modules["tensorflow"]
         if before is not None:
             sys.modules["tensorflow"] = before
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs beam_jobs.predict with the TensorFlow that stands in, also in other processes."""
-    from beam_jobs.predict import main as predict
-
-    os.environ.update(variables())
-    sys.modules["tensorflow"] = stand_in()
-    return predict(argv)
