@@ -27,6 +27,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.processes import own_lines
+
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 300  # for a command
 _FENCE = re.compile(r"(`{3,}|:{3,})\s*(?:\{([\w-]+)\})?\s*(.*?)\s*")
@@ -164,7 +166,7 @@ def _run_shell(command: str) -> str:
             raise PageError(f"{command}was not done after {LIMIT_S} s:\n{printed}{said}") from None
     if process.returncode:
         raise PageError(f"{command}ended with {process.returncode}:\n{printed}{said}")
-    return printed
+    return "\n".join([*own_lines(printed), ""])  # of commands that end with 2>&1
 
 
 def _compare(expected: str, printed: str) -> None:
