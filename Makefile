@@ -10,6 +10,8 @@ JOBS ?= 3
 UV_VERSION := 0.13.9
 UV := .venv-uv-$(UV_VERSION)/bin/uv
 INDEX := $(or $(UV_DEFAULT_INDEX),$(UV_INDEX_URL))
+# Tests start hundreds of programs, each of which would compile TensorFlow's and Beam's modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 export UV_PYTHON_DOWNLOADS := never
 export UV_SYSTEM_CERTS := 1
 
