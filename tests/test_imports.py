@@ -53,7 +53,7 @@ def test_importing_touches_nothing(package: str):
         "tests.support.import_probe",
         ",".join(LIBRARIES[package]),
         ",".join(modules(package)),
-        environment=environment | {"MPLBACKEND": "svg"},
+        environment=environment | {"MPLBACKEND": "svg", "PYTHONDONTWRITEBYTECODE": "1"},
     ).stdout.splitlines()
     imported, loaded = summary.split(" imported; loaded: ")
     assert changes == []

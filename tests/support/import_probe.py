@@ -42,7 +42,7 @@ def main(libraries: list[str], modules: list[str]) -> None:
 
     def watch(event: str, arguments: Any) -> None:
         writes = event == "open" and set(str(arguments[1] or "")) & set("wax+")
-        if event == "socket.connect" or (writes and ".pyc" not in str(arguments[0])):
+        if event == "socket.connect" or writes:
             print(f"{current}: {event} {arguments[0]}")
 
     sys.addaudithook(watch)
