@@ -164,8 +164,8 @@ def test_what_a_cluster_lacks_is_said(
     ("overview", "sentence"),
     [
         (
-            {"flink-version": "2.1.0"},
-            "the Flink cluster at http://ADDRESS is of version 2.1.0, and this Beam knows 1.17, ",
+            {"flink-version": "9.1.0"},
+            "the Flink cluster at http://ADDRESS is of version 9.1.0, and this Beam knows ",
         ),
         (
             {"slots-total": 0},
