@@ -32,7 +32,7 @@ class EndedError(Exception):
 
     @property
     def name(self) -> str:
-        """How it ended, for people."""
+        """Sentence about its end, for people."""
         return _name(self.status)
 
 

@@ -1,4 +1,4 @@
-"""What jobs on Flink and Spark have in common: a job server, and where Python runs."""
+"""Options that jobs on Flink and Spark share: a job server, and where Python runs."""
 
 import shutil
 import sys

@@ -103,7 +103,7 @@ class _ImagesWatcher:
         """Looks at what comes when all images are read."""
 
     def _parts(self) -> list[str]:
-        """What stands behind the bar."""
+        """Text behind the bar."""
         return [f"rejected {self._rejected}"] if self._rejected else []
 
     def _show(self) -> None:

@@ -25,7 +25,7 @@ class BuildFailedError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """What a build took.
+    """Time and memory of a build.
 
     Attributes:
       elapsed_s: seconds of the command, of all runs together.

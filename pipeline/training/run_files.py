@@ -1,6 +1,7 @@
 """Files of a run folder: on a file system of this machine, or objects of a store."""
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,9 @@ import tensorflow as tf
 from pipeline.records.files import is_remote
 
 STORES = ("gs", "s3")
+# TensorFlow's client of gs:// trusts the size of an object for 5 s, and can't read it when another
+# process has written it anew meanwhile.
+_STALE_S = 7
 
 
 class StoreError(Exception):
@@ -81,8 +85,8 @@ class StoreFiles:
             return bytes(self._appended[name])
         path = os.path.join(self._folder, name)
         try:
-            with store_errors(self._folder), tf.io.gfile.GFile(path, "rb") as file:
-                return file.read()
+            with store_errors(self._folder):
+                return _read(path)
         except tf.errors.NotFoundError:
             return None
 
@@ -148,3 +152,17 @@ def _errors(missing: bool) -> tuple[type[tf.errors.OpError], ...]:
         tf.errors.UnknownError,
     )
     return (*errors, tf.errors.NotFoundError) if missing else errors
+
+
+def _read(path: str) -> bytes:
+    """Reads an object, which another process may just have written anew."""
+    deadline = time.monotonic() + _STALE_S
+    while True:
+        try:
+            with tf.io.gfile.GFile(path, "rb") as file:
+                data: bytes = file.read()
+                return data
+        except tf.errors.InternalError as error:
+            if "inconsistent" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(1)

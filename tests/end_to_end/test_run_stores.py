@@ -129,7 +129,7 @@ def test_whoever_comes_last_has_the_folder(store: TestStore, directory: Path, tm
     with processes(tmp_path / "first", {"worker": [arguments]}) as started:
         wait_until(lambda: f"{url}/checkpoints/step-20.index" in files.list_below(url), started)
         files.write(f"{url}/trainer.lock", b"process 7 on other 1234\n")
-        assert started[0].wait() == STOPPED
+        assert started[0].wait() == STOPPED, started[0].errors()
         (line,) = own_lines(started[0].errors())[-1:]
     sentence = (
         rf"another process has taken over run folder {url}: this one ends at step [\d,]+, and "

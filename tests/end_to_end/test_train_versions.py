@@ -41,7 +41,7 @@ def test_a_run_that_is_killed_stays_with_its_version(
     with processes(tmp_path / "second", again) as started:
         finish(started)
     assert_equal_weights(whole, killed)
-    assert [trained_version(run_dir / "checkpoints") for run_dir in run_dirs] == [1, 1]
+    assert [trained_version(str(run_dir / "checkpoints")) for run_dir in run_dirs] == [1, 1]
 
 
 def test_a_run_is_told_that_its_version_has_ended(

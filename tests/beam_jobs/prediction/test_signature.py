@@ -1,4 +1,4 @@
-"""What a SavedModel takes and gives, read without TensorFlow."""
+"""The inputs and outputs of a SavedModel, read without TensorFlow."""
 
 import re
 
