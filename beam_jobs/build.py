@@ -1,12 +1,12 @@
 """Turns receipt images into a dataset directory: `python -m beam_jobs.build --help`."""
 
 import json
-import logging
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from beam_jobs.running.import_messages import hide_import_messages
@@ -17,8 +17,6 @@ if __name__ == "__main__":
     hide_import_messages()
     leave_at_stop_signals()  # until `main` heeds them: the imports below take seconds
 
-import apache_beam as beam
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions, TestOptions
 
 from beam_jobs import arguments
@@ -26,9 +24,8 @@ from beam_jobs.errors import BuildError
 from beam_jobs.job import add_build, add_dry_run
 from beam_jobs.options import BuildOptions
 from beam_jobs.prepare.staging import delete_staging, remove_if_empty, write_marker
-from beam_jobs.running import progress, report
-from beam_jobs.running.execution import run_job
-from beam_jobs.running.runner import beam_options, choose_runner, is_local_runner
+from beam_jobs.running import report
+from beam_jobs.running.launch import Launch, until_stopped
 from beam_jobs.storage import files
 from beam_jobs.writing.output import (
     check_finished,
@@ -53,28 +50,20 @@ def main(argv: Sequence[str] | None = None) -> int:
       0 if the dataset is complete (or the dry run's plan was shown), 1 if the build failed, 130 or
       143 if Ctrl-C or SIGTERM stopped it.
     """
-    with StopSignals() as stop:
-        try:
-            return _run(argv, stop)
-        except KeyboardInterrupt:  # before the job or after it
-            print(stop.sentence(local=True, resumes=False), file=sys.stderr)
-            return stop.exit_status
+    return until_stopped(lambda stop: _run(argv, stop))
 
 
 def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
     parser = arguments.parser()
-    args, others = parser.parse_known_args(argv)
-    local = is_local_runner(args.runner)
-    logging.getLogger("apache_beam").setLevel(logging.CRITICAL if local else logging.INFO)
+    launch = Launch(parser, argv)
+    args = launch.args
     with ExitStack() as stack:
         # The arguments and the output directory: what is wrong with them is found before the job.
         try:
-            pipeline_options = beam_options(others)
-            FileSystems.set_options(pipeline_options)  # for the files that this process looks at
             options = arguments.build_options(args, given_flags(argv))
-            runner = choose_runner(args.runner, pipeline_options, args.workers)
-            staged_only = _only_staged(pipeline_options)
-            if not staged_only and not args.dry_run and _begin(options, stack):
+            launch.choose_runner()
+            is_staged_only = _only_staged(launch.beam_options)
+            if not is_staged_only and not args.dry_run and _begin(options, stack):
                 print(report.summary(read_manifest(options.output), args.output), end="")
                 print(_ALREADY_PUBLISHED)
                 return 0
@@ -84,18 +73,16 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
             parser.error(str(error))
         started_s = time.monotonic()
 
-        def job() -> None:
-            pipeline = beam.Pipeline(runner=runner, options=pipeline_options)
-            (add_dry_run if args.dry_run else add_build)(pipeline, options)
-            with progress.shown(options, enabled=local and not args.quiet and not args.dry_run):
-                result = pipeline.run()
-                if not staged_only:
-                    result.wait_until_finish()
-
-        kept = None if args.dry_run else options.staging
-        if status := run_job(job, stop, local=local, kept=kept):
+        if status := launch.run(
+            partial(add_dry_run if args.dry_run else add_build, options=options),
+            options,
+            stop,
+            kept=None if args.dry_run else options.staging,
+            has_bar=not args.dry_run,
+            is_staged_only=is_staged_only,
+        ):
             return status
-        if staged_only:
+        if is_staged_only:
             print("the job was staged, not run")
         elif args.dry_run:
             _print_plan(options, args.output)

@@ -1,10 +1,9 @@
 """Deals all generations of a dataset anew, as one: `python -m beam_jobs.compact --help`."""
 
-import logging
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 
 from beam_jobs.running.import_messages import hide_import_messages
 from beam_jobs.running.stop_signals import StopSignals
@@ -14,17 +13,14 @@ if __name__ == "__main__":
     hide_import_messages()
     leave_at_stop_signals()  # until `main` heeds them: the imports below take seconds
 
-import apache_beam as beam
-from apache_beam.io.filesystems import FileSystems
 
 from beam_jobs import arguments
 from beam_jobs.compact_job import add_compact
 from beam_jobs.errors import BuildError
 from beam_jobs.options import CompactOptions
 from beam_jobs.prepare.staging import delete_staging, write_marker
-from beam_jobs.running import progress, report
-from beam_jobs.running.execution import run_job
-from beam_jobs.running.runner import beam_options, choose_runner, is_local_runner
+from beam_jobs.running import report
+from beam_jobs.running.launch import Launch, until_stopped
 from beam_jobs.storage import files
 from beam_jobs.writing.output import (
     check_foreign,
@@ -46,25 +42,17 @@ def main(argv: Sequence[str] | None = None) -> int:
       0 if all records are in one generation, 1 if the job failed, 130 or 143 if Ctrl-C or SIGTERM
       stopped it.
     """
-    with StopSignals() as stop:
-        try:
-            return _run(argv, stop)
-        except KeyboardInterrupt:  # before the job or after it
-            print(stop.sentence(local=True, resumes=False), file=sys.stderr)
-            return stop.exit_status
+    return until_stopped(lambda stop: _run(argv, stop))
 
 
 def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
     parser = arguments.compact_parser()
-    args, others = parser.parse_known_args(argv)
-    local = is_local_runner(args.runner)
-    logging.getLogger("apache_beam").setLevel(logging.CRITICAL if local else logging.INFO)
+    launch = Launch(parser, argv)
+    args = launch.args
     with ExitStack() as stack:
         try:
-            pipeline_options = beam_options(others)
-            FileSystems.set_options(pipeline_options)  # for the files that this process looks at
             options = arguments.compact_options(args)
-            runner = choose_runner(args.runner, pipeline_options, args.workers)
+            launch.choose_runner()
             if not _begin(options, stack, deals_anew=arguments.asks_for_shards(args)):
                 print(report.summary(read_manifest(options.output), args.directory), end="")
                 print("its records are one generation already: nothing was done")
@@ -72,14 +60,7 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
         except (ValueError, BuildError) as error:
             parser.error(str(error))
         started_s = time.monotonic()
-
-        def job() -> None:
-            pipeline = beam.Pipeline(runner=runner, options=pipeline_options)
-            add_compact(pipeline, options)
-            with progress.shown(options, enabled=local and not args.quiet):
-                pipeline.run().wait_until_finish()
-
-        if status := run_job(job, stop, local=local):
+        if status := launch.run(partial(add_compact, options=options), options, stop):
             return status
         print(report.summary(read_manifest(options.output), args.directory), end="")
         print(f"  {time.monotonic() - started_s:.0f} s")

@@ -1,9 +1,9 @@
 """Removes receipts from a dataset directory, for good: `python -m beam_jobs.forget --help`."""
 
-import logging
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 
 from beam_jobs.running.import_messages import hide_import_messages
 from beam_jobs.running.stop_signals import StopSignals
@@ -13,8 +13,6 @@ if __name__ == "__main__":
     hide_import_messages()
     leave_at_stop_signals()  # until `main` heeds them: the imports below take seconds
 
-import apache_beam as beam
-from apache_beam.io.filesystems import FileSystems
 
 from beam_jobs import arguments
 from beam_jobs.errors import BuildError
@@ -22,10 +20,8 @@ from beam_jobs.forget_job import add_forget
 from beam_jobs.forgetting.publish import ForgetReport
 from beam_jobs.options import ForgetOptions
 from beam_jobs.prepare.staging import delete_staging, write_marker
-from beam_jobs.running import progress
-from beam_jobs.running.execution import run_job
+from beam_jobs.running.launch import Launch, until_stopped
 from beam_jobs.running.report import forget_summary
-from beam_jobs.running.runner import beam_options, choose_runner, is_local_runner
 from beam_jobs.storage import files
 from beam_jobs.writing.output import (
     check_foreign,
@@ -45,36 +41,22 @@ def main(argv: Sequence[str] | None = None) -> int:
       0 if all ids were found and forgotten, 1 if some were nowhere or the job failed, 130 or 143
       if Ctrl-C or SIGTERM stopped it.
     """
-    with StopSignals() as stop:
-        try:
-            return _run(argv, stop)
-        except KeyboardInterrupt:  # before the job or after it
-            print(stop.sentence(local=True, resumes=False), file=sys.stderr)
-            return stop.exit_status
+    return until_stopped(lambda stop: _run(argv, stop))
 
 
 def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
     parser = arguments.forget_parser()
-    args, others = parser.parse_known_args(argv)
-    local = is_local_runner(args.runner)
-    logging.getLogger("apache_beam").setLevel(logging.CRITICAL if local else logging.INFO)
+    launch = Launch(parser, argv)
+    args = launch.args
     with ExitStack() as stack:
         try:
-            pipeline_options = beam_options(others)
-            FileSystems.set_options(pipeline_options)  # for the files that this process looks at
             options = arguments.forget_options(args)
-            runner = choose_runner(args.runner, pipeline_options, args.workers)
+            launch.choose_runner()
             published = _begin(options, stack)
         except (ValueError, BuildError) as error:
             parser.error(str(error))
-
-        def job() -> None:
-            pipeline = beam.Pipeline(runner=runner, options=pipeline_options)
-            add_forget(pipeline, options)
-            with progress.shown(options, enabled=local and not args.quiet):
-                pipeline.run().wait_until_finish()
-
-        if not published and (status := run_job(job, stop, local=local)):
+        add = partial(add_forget, options=options)
+        if not published and (status := launch.run(add, options, stop)):
             return status
         return _end(options, args.directory)
 

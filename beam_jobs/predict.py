@@ -1,10 +1,9 @@
 """Predicts millions of receipts with an exported model: `python -m beam_jobs.predict --help`."""
 
-import logging
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 
 from beam_jobs.running.import_messages import hide_import_messages
 from beam_jobs.running.stop_signals import StopSignals
@@ -14,8 +13,6 @@ if __name__ == "__main__":
     hide_import_messages()
     leave_at_stop_signals()  # until `main` heeds them: the imports below take seconds
 
-import apache_beam as beam
-from apache_beam.io.filesystems import FileSystems
 
 from beam_jobs.errors import BuildError
 from beam_jobs.predict_arguments import predict_options, predict_parser
@@ -24,9 +21,8 @@ from beam_jobs.prediction.model import INSTALL, has_tensorflow
 from beam_jobs.prediction.options import PredictOptions
 from beam_jobs.prediction.publish import check_predictions_output, read_predictions_manifest
 from beam_jobs.prepare.staging import delete_staging, write_marker
-from beam_jobs.running import progress, report
-from beam_jobs.running.execution import run_job
-from beam_jobs.running.runner import beam_options, choose_runner, is_local_runner
+from beam_jobs.running import report
+from beam_jobs.running.launch import Launch, until_stopped
 from beam_jobs.storage import files
 from beam_jobs.writing.output import check_names, is_published
 from beam_jobs.writing.output_lock import output_lock
@@ -40,27 +36,19 @@ def main(argv: Sequence[str] | None = None) -> int:
       0 if the predictions are complete, 1 if the job failed, 130 or 143 if Ctrl-C or SIGTERM
       stopped it.
     """
-    with StopSignals() as stop:
-        try:
-            return _run(argv, stop)
-        except KeyboardInterrupt:  # before the job or after it
-            print(stop.sentence(local=True, resumes=False), file=sys.stderr)
-            return stop.exit_status
+    return until_stopped(lambda stop: _run(argv, stop))
 
 
 def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
     parser = predict_parser()
-    args, others = parser.parse_known_args(argv)
-    local = is_local_runner(args.runner)
-    logging.getLogger("apache_beam").setLevel(logging.CRITICAL if local else logging.INFO)
+    launch = Launch(parser, argv)
+    args = launch.args
     with ExitStack() as stack:
         # The arguments, the model and the output: what is wrong with them is found before the job.
         try:
-            pipeline_options = beam_options(others)
-            FileSystems.set_options(pipeline_options)  # for the files that this process looks at
             options = predict_options(args)
-            runner = choose_runner(args.runner, pipeline_options, args.workers)
-            if local and not has_tensorflow():
+            launch.choose_runner()
+            if launch.is_local and not has_tensorflow():
                 raise BuildError(INSTALL)
             if _begin(options, stack):
                 _print_summary(options, args.output)
@@ -69,14 +57,9 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
         except (ValueError, BuildError) as error:
             parser.error(str(error))
         started_s = time.monotonic()
-
-        def job() -> None:
-            pipeline = beam.Pipeline(runner=runner, options=pipeline_options)
-            add_predict(pipeline, options)
-            with progress.shown(options, enabled=local and not args.quiet):
-                pipeline.run().wait_until_finish()
-
-        if status := run_job(job, stop, local=local, kept=options.staging):
+        if status := launch.run(
+            partial(add_predict, options=options), options, stop, kept=options.staging
+        ):
             return status
         inputs = _print_summary(options, args.output)
         elapsed_s = time.monotonic() - started_s
