@@ -19,7 +19,7 @@ if __name__ == "__main__":
 
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions, TestOptions
 
-from beam_jobs import arguments
+from beam_jobs.arguments.build import build_options, build_parser
 from beam_jobs.errors import BuildError
 from beam_jobs.job import add_build, add_dry_run
 from beam_jobs.options import BuildOptions
@@ -54,13 +54,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
-    parser = arguments.parser()
+    parser = build_parser()
     launch = Launch(parser, argv)
     args = launch.args
     with ExitStack() as stack:
         # The arguments and the output directory: what is wrong with them is found before the job.
         try:
-            options = arguments.build_options(args, given_flags(argv))
+            options = build_options(args, given_flags(argv))
             launch.choose_runner()
             is_staged_only = _only_staged(launch.beam_options)
             if not is_staged_only and not args.dry_run and _begin(options, stack):

@@ -14,7 +14,7 @@ if __name__ == "__main__":
     leave_at_stop_signals()  # until `main` heeds them: the imports below take seconds
 
 
-from beam_jobs import arguments
+from beam_jobs.arguments.compact import asks_for_shards, compact_options, compact_parser
 from beam_jobs.compact_job import add_compact
 from beam_jobs.errors import BuildError
 from beam_jobs.options import CompactOptions
@@ -46,14 +46,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
-    parser = arguments.compact_parser()
+    parser = compact_parser()
     launch = Launch(parser, argv)
     args = launch.args
     with ExitStack() as stack:
         try:
-            options = arguments.compact_options(args)
+            options = compact_options(args)
             launch.choose_runner()
-            if not _begin(options, stack, deals_anew=arguments.asks_for_shards(args)):
+            if not _begin(options, stack, deals_anew=asks_for_shards(args)):
                 print(report.summary(read_manifest(options.output), args.directory), end="")
                 print("its records are one generation already: nothing was done")
                 return 0

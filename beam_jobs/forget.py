@@ -14,7 +14,7 @@ if __name__ == "__main__":
     leave_at_stop_signals()  # until `main` heeds them: the imports below take seconds
 
 
-from beam_jobs import arguments
+from beam_jobs.arguments.forget import forget_options, forget_parser
 from beam_jobs.errors import BuildError
 from beam_jobs.forget_job import add_forget
 from beam_jobs.forgetting.publish import ForgetReport
@@ -45,12 +45,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
-    parser = arguments.forget_parser()
+    parser = forget_parser()
     launch = Launch(parser, argv)
     args = launch.args
     with ExitStack() as stack:
         try:
-            options = arguments.forget_options(args)
+            options = forget_options(args)
             launch.choose_runner()
             published = _begin(options, stack)
         except (ValueError, BuildError) as error:

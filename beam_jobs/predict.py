@@ -14,8 +14,8 @@ if __name__ == "__main__":
     leave_at_stop_signals()  # until `main` heeds them: the imports below take seconds
 
 
+from beam_jobs.arguments.predict import predict_options, predict_parser
 from beam_jobs.errors import BuildError
-from beam_jobs.predict_arguments import predict_options, predict_parser
 from beam_jobs.predict_job import add_predict
 from beam_jobs.prediction.model import INSTALL, has_tensorflow
 from beam_jobs.prediction.options import PredictOptions

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("apache_beam")
 
-from beam_jobs.arguments import build_options, parser
+from beam_jobs.arguments.build import build_options, build_parser
 from beam_jobs.images.image import ImageOptions
 from beam_jobs.options import BuildOptions
 from beam_jobs.sources.source import Source
@@ -15,7 +15,7 @@ from schemas.receipt import Label
 
 
 def options_of(*argv: str) -> BuildOptions:
-    return build_options(parser().parse_args(["--input=/in/t.csv", "--output=/out", *argv]))
+    return build_options(build_parser().parse_args(["--input=/in/t.csv", "--output=/out", *argv]))
 
 
 def refusal(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -315,13 +315,13 @@ def test_a_key_given_twice_is_refused(argument: str) -> None:
 
 def test_input_and_output_are_required(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        parser().parse_known_args([])
+        build_parser().parse_known_args([])
     assert ended.value.code == 2
     assert "the following arguments are required: --input, --output" in capsys.readouterr().err
 
 
 def test_beams_options_are_left_to_beam() -> None:
-    args, others = parser().parse_known_args(
+    args, others = build_parser().parse_known_args(
         ["--input=a", "--output=b", "--runner=DataflowRunner", "--project", "p", "--region=r"]
     )
     assert args.runner == "DataflowRunner"
@@ -329,6 +329,6 @@ def test_beams_options_are_left_to_beam() -> None:
 
 
 def test_help_names_defaults() -> None:
-    text = parser().format_help()
+    text = build_parser().format_help()
     assert re.search(r"are scaled down\s+\(default:\s+1024\)", text)
     assert "%(" not in text

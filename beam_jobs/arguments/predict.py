@@ -1,8 +1,15 @@
-"""Command-line arguments of `beam_jobs.predict`, and the options they stand for."""
+"""Arguments of `beam_jobs.predict`."""
 
 import argparse
 
-from beam_jobs.arguments import IMAGES, absolute, add_columns, add_running, add_table, read_source
+from beam_jobs.arguments.common import (
+    IMAGES,
+    absolute,
+    add_columns,
+    add_running,
+    add_table,
+    read_source,
+)
 from beam_jobs.images.image import ImageOptions
 from beam_jobs.options import RowSource
 from beam_jobs.prediction.options import PredictOptions

@@ -1,0 +1,1 @@
+"""Command-line arguments of the commands, and the options they stand for."""

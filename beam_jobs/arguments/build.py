@@ -1,0 +1,166 @@
+"""Arguments of `beam_jobs.build`."""
+
+import argparse
+import dataclasses
+
+from beam_jobs.arguments.common import (
+    IMAGES,
+    SHARDING,
+    absolute,
+    add_columns,
+    add_running,
+    add_table,
+    parse_shards,
+    read_source,
+)
+from beam_jobs.images.image import ImageOptions
+from beam_jobs.options import BuildOptions
+from beam_jobs.sharding.splits import parse_fractions
+from beam_jobs.sources.source import INPUT_FORMATS
+from beam_jobs.writing.output import read_base
+from schemas.command_line import CommandParser, Flag, Options
+from schemas.receipt import LABEL_TYPES, Label
+
+_EXAMPLES = """\
+examples:
+  %(prog)s --input receipts.jsonl --output data/receipts
+  %(prog)s --input sroie/ --output data/sroie --shards 8
+  %(prog)s --input gs://b/t.parquet --output gs://b/out \\
+      --label total:float --runner DataflowRunner --project p --region r \\
+      --temp_location gs://b/tmp --setup_file ./setup.py
+"""
+# What shapes the stored images; the others are limits, and the frame of the inputs' boxes.
+_SHAPING_IMAGES = ("encoding", "max_side", "quality", "raw_size", "fit", "channels")
+_BUILD = Options(
+    BuildOptions,
+    splits=Flag(
+        metavar="NAME=FRACTION,…",
+        parse=parse_fractions,
+        default="train=0.9,validation=0.1",
+        help="share of each split within every layout",
+    ),
+    shards=Flag(
+        metavar="N",
+        parse=str,  # until the names of the splits are known
+        default="by --shard-size-mb",
+        help="shards of each split: one number, or NAME=N,…",
+    ),
+    shard_size_mb=Flag(metavar="MB", help="size of a shard where --shards is not given"),
+    max_bad_fraction=Flag(metavar="FRACTION"),
+    overwrite=Flag(help="replace a finished dataset, once the new one is complete"),
+    seed=Flag(metavar="SEED"),
+)
+
+
+def build_parser() -> CommandParser:
+    """Makes the parser of the build's own arguments; all others are Beam's."""
+    result = CommandParser(
+        "beam_jobs.build",
+        "--input PATH --output DIR",
+        "Turns receipt images and their labels into TFRecord shards in which every layout is "
+        "evenly spread.",
+        epilog="A build that was interrupted resumes when the same command is run again. Every "
+        "other option is passed to Beam, see "
+        "https://beam.apache.org/documentation/runners/capability-matrix/",
+        examples=_EXAMPLES,
+    )
+    group = result.add_argument_group("input")
+    add_table(group, INPUT_FORMATS)
+    group.add_argument(
+        "--label",
+        action="append",
+        default=[],
+        metavar="NAME:TYPE",
+        help=f"a label every receipt has; TYPE is {', '.join(LABEL_TYPES)}; may be repeated "
+        "(default: none)",
+    )
+    add_columns(group)
+    IMAGES.add_to(group, "box_frame")
+    group = result.add_argument_group("output")
+    group.add_argument("--output", required=True, metavar="DIR", help="dataset directory")
+    group.add_argument(
+        "--append",
+        action="store_true",
+        help="add the inputs to the dataset in DIR, as its next version. What it has already is "
+        "left out; labels, splits, seed and the form of images are those of the dataset",
+    )
+    _BUILD.add_to(group, "overwrite")
+    group.add_argument("--dry-run", action="store_true", help="show the plan, read no image")
+    group = result.add_argument_group("images")
+    IMAGES.add_to(group, "encoding", "max_side", "quality", "raw_size", "fit", "channels")
+    group = result.add_argument_group("splits and shards")
+    _BUILD.add_to(group, "splits", *SHARDING, "seed")
+    group = result.add_argument_group("limits")
+    _BUILD.add_to(group, "max_bad_fraction")
+    IMAGES.add_to(
+        group, "max_pixels", "min_side", "max_input_bytes", "max_memory_bytes", "max_seconds"
+    )
+    add_running(result.add_argument_group("running"))
+    return result
+
+
+def build_options(args: argparse.Namespace, given: frozenset[str] = frozenset()) -> BuildOptions:
+    """Makes the options of a build from parsed arguments.
+
+    Args:
+      args: the arguments.
+      given: flags that the command line gives, such as "--quality".
+
+    Raises:
+      ValueError: an argument has a value that is not allowed.
+      BuildError: there is no dataset to append to, or it can't be read.
+    """
+    if args.append:
+        return _append_options(args, given)
+    source = read_source(args, _labels(args))
+    channels = 3 if args.encoding == "raw" and args.channels is None else args.channels
+    return _BUILD.make(
+        args,
+        source=source,
+        output=absolute(args.output),
+        image=IMAGES.make(args, channels=channels),
+        shards=parse_shards(args.shards, args.splits),
+    )
+
+
+def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOptions:
+    """Makes the options of a build that appends: what shapes records is as the dataset has it."""
+    if args.overwrite:
+        raise ValueError("--append adds to a dataset, --overwrite replaces it: give one of them")
+    output = absolute(args.output)
+    base, manifest = read_base(output)
+    recorded = manifest.build_options
+    image = ImageOptions(**recorded["image"] | {"raw_size": tuple(recorded["image"]["raw_size"])})
+    asked = IMAGES.make(args, channels=args.channels or (3 if args.encoding == "raw" else None))
+    source = read_source(args, _labels(args))
+    pairs = [
+        ("--label", set(source.labels), set(manifest.labels)),
+        ("--splits", args.splits, recorded["splits"]),
+        ("--seed", args.seed, recorded["seed"]),
+        *(
+            (IMAGES.flag(name), getattr(asked, name), getattr(image, name))
+            for name in _SHAPING_IMAGES
+        ),
+    ]
+    for flag, now, then in pairs:
+        if flag in given and now != then:
+            raise ValueError(
+                f"{flag} {now}: the dataset in {output} was built with {then}, and so must be what "
+                "is appended to it: leave that option out"
+            )
+    return _BUILD.make(
+        args,
+        source=dataclasses.replace(source, labels=manifest.labels),
+        output=output,
+        image=dataclasses.replace(
+            asked, **{name: getattr(image, name) for name in _SHAPING_IMAGES}
+        ),
+        splits=recorded["splits"],
+        seed=recorded["seed"],
+        shards=parse_shards(args.shards, recorded["splits"]),
+        base=base,
+    )
+
+
+def _labels(args: argparse.Namespace) -> tuple[Label, ...]:
+    return tuple(Label.parse(text) for text in args.label)
