@@ -177,7 +177,7 @@ def check(
       ValueError: an option is wrong, or a trial could have a value that is wrong.
       FileNotFoundError: there is no dataset.
     """
-    from pipeline.train import check_options, option_types
+    from pipeline.train_arguments import check_options, option_types
 
     for flag in _EACH_TRIALS_OWN:
         if any(argument.partition("=")[0] == flag for argument in arguments):

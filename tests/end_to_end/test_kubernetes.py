@@ -15,7 +15,7 @@ pytest.importorskip("yaml")
 import yaml
 
 from pipeline.distribution.strategies import STRATEGIES
-from pipeline.train import make_parser
+from pipeline.train_arguments import make_parser
 from pipeline.training.loop import STOPPED
 
 ROOT = Path(__file__).parents[2]
@@ -90,7 +90,7 @@ def test_the_pods_of_a_search_work_on_one_study():
     from pipeline.search import STOPPED as SEARCH_STOPPED
     from pipeline.search import make_parser as make_search_parser
     from pipeline.searching.space import parse_space
-    from pipeline.train import option_types
+    from pipeline.train_arguments import option_types
 
     text = (ROOT / "docs" / "kubernetes_search.yaml").read_text()
     objects = {each["kind"]: each for each in yaml.safe_load_all(text)}

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
-from pipeline.train import make_parser
+from pipeline.train_arguments import make_parser
 from pipeline.training.options import TrainOptions
 
 

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("tensorflow")
 
 from benchmarks.harness.addresses import free_addresses
-from pipeline.train import make_parser
+from pipeline.train_arguments import make_parser
 from pipeline.training.ledger import CATEGORIES, Ledger
 from pipeline.training.prometheus import PrometheusServer
 
