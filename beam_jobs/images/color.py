@@ -78,10 +78,10 @@ def is_srgb(profile: bytes) -> bool:
 
 
 def _in_srgb(image: Image.Image, profile: bytes) -> Image.Image:
+    if is_srgb(profile):
+        return image
     try:
         source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
-        if "sRGB" in ImageCms.getProfileDescription(source):
-            return image
         converted = ImageCms.profileToProfile(
             image, source, ImageCms.createProfile("sRGB"), outputMode="RGB"
         )

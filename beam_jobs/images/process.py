@@ -40,7 +40,7 @@ class ImageProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.__exit__()
+        self._process.close()
 
     def store_image(self, data: bytes, boxes: Sequence[Box]) -> StoredImage:
         """Prepares an image as `image.store_image` does; the result holds no pixels.

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 from beam_jobs.errors import BuildError
 
@@ -39,8 +39,6 @@ class EndedError(Exception):
 class SeparateProcess:
     """Starts a process for the first request, and anew for the first after its end.
 
-    Use it as a context manager: it ends the process.
-
     Args:
       module: the module that is run.
       setting: what the process needs for all requests; it is sent first.
@@ -53,10 +51,8 @@ class SeparateProcess:
         self._task = task
         self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Ends the process, if there is one."""
         if self._process:
             self._process.kill()
             self._ended()

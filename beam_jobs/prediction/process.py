@@ -39,7 +39,7 @@ class ModelProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.__exit__()
+        self._process.close()
 
     def predict(self, images: Sequence[bytes]) -> Outputs:
         """Predicts image files.

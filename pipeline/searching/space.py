@@ -149,5 +149,6 @@ def contains(distribution: BaseDistribution, value: Value) -> bool:
         pairs = [(choice, type(choice)) for choice in distribution.choices]
         return (value, type(value)) in pairs  # True is not 1
     assert isinstance(distribution, IntDistribution | FloatDistribution)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and distribution.low <= value <= distribution.high  # type: ignore[operator]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return distribution.low <= value <= distribution.high
