@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM, which end a command with a sentence instead of tracebacks."""
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,10 @@ class StopSignals:
     Beam may turn the exception into one of its own: what counts is that `received` is set. A
     second signal ends the process at once. In threads other than the main one, which can't handle
     signals, nothing is changed.
+
+    From the signal on, Python no longer reports what objects raise while they are freed. The
+    exception leaves some half-made wherever it comes, such as a ZipFile within `numpy.savez`,
+    which then fails to write its end.
 
     Attributes:
       received: the signal, None as long as there was none.
@@ -57,6 +62,7 @@ class StopSignals:
         self.received = signal.Signals(number)
         for stop_signal in STOP_SIGNALS:
             signal.signal(stop_signal, signal.SIG_DFL)
+        sys.unraisablehook = lambda _: None
         raise KeyboardInterrupt
 
 

@@ -19,6 +19,11 @@ from beam_jobs.running.thread_failures import ThreadFailures
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(autouse=True)
+def pytest_reports_unraisable_exceptions_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_is_remembered(number: signal.Signals, status: int) -> None:
     before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
@@ -50,6 +55,30 @@ def test_the_sentence_says_what_to_do(local: bool, resumes: bool, sentence: str)
     stop = StopSignals()
     stop.received = signal.SIGTERM
     assert stop.sentence(local=local, resumes=resumes) == sentence
+
+
+def test_objects_that_the_signal_left_half_made_are_freed_without_a_word() -> None:
+    program = """
+import os, signal, sys, zipfile
+from io import BytesIO
+from beam_jobs.running.stop_signals import StopSignals
+
+class Closed(BytesIO):
+    def write(self, data):
+        self.close()
+        os.kill(os.getpid(), signal.SIGTERM)
+        return super().write(data)
+
+with StopSignals() as stop:
+    try:
+        zipfile.ZipFile(Closed(), "w").writestr("name", b"text")
+    except KeyboardInterrupt:
+        print("stopped")
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert (run.stdout, run.stderr) == ("stopped\n", "")
 
 
 def test_other_threads_change_nothing() -> None:
