@@ -118,20 +118,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def run(setup: Setup, arguments: Sequence[str]) -> None:
+def run(setup: Setup, arguments: Sequence[str], *, program: Sequence[str] = ()) -> None:
     """Trains under a strategy, and waits for all its processes.
+
+    Args:
+      setup: the processes.
+      arguments: those of `pipeline.train`.
+      program: a module that runs it, with arguments of its own; none for `logical_train`.
 
     Raises:
       SystemExit: one of them failed.
     """
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.harness.logical_train",
-        str(setup.cpus),
-        *arguments,
-    ]
-    command.append(f"--strategy={setup.strategy}")
+    program = program or ("benchmarks.harness.logical_train", str(setup.cpus))
+    strategy = f"--strategy={setup.strategy}"
+    command = [sys.executable, "-m", *program, *arguments, strategy]
     tasks = setup.tasks or {}
     addresses = iter(free_addresses(sum(tasks.values())))
     cluster = {kind: [next(addresses) for _ in range(count)] for kind, count in tasks.items()}

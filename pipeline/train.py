@@ -50,11 +50,12 @@ from pipeline.training.loop import (
     run,
 )
 from pipeline.training.non_finite import NonFiniteError
+from pipeline.training.progress import Progress
 from pipeline.training.prometheus import PrometheusServer
 from pipeline.training.run_directory import CHECKPOINTS, RunFolder
 from pipeline.training.run_files import StoreError, store_errors
 from pipeline.training.run_lock import RunFolderInUseError
-from pipeline.training.trainer import Progress, Trainer
+from pipeline.training.trainer import Trainer
 from pipeline.warm_start import init_from
 
 FAILED = 1

@@ -42,6 +42,7 @@ TRAINING = Options(
     accumulate=Flag(metavar="PARTS"),
     seed=Flag(metavar="SEED"),
     steps_per_call=Flag(metavar="STEPS"),
+    backup_workers=Flag(metavar="WORKERS"),
 )
 RUN = Options(
     RunOptions,

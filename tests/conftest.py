@@ -14,7 +14,14 @@ _ONCE = (
     *(
         f"tests/end_to_end/test_{name}.py"
         for name in (
-            *("append_stores", "engines", "forget_killed", "kill_append", "kill_predict"),
+            *(
+                "append_stores",
+                "backup_workers",
+                "engines",
+                "forget_killed",
+                "kill_append",
+                "kill_predict",
+            ),
             *("non_finite", "run_stores", "search", "warm_start"),
         )
     ),

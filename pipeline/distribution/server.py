@@ -10,6 +10,8 @@ from pipeline.distribution.cluster import Cluster
 from pipeline.distribution.host_memory import keep_host_memory
 
 _POLL_INTERVAL_S = 0.5
+# The last one says "unknown device", of a worker that was lost long ago.
+_LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.InvalidArgumentError)
 
 
 def serve(cluster: Cluster, folder: str) -> None:
@@ -57,7 +59,7 @@ def shut_down(cluster: Cluster, folder: str) -> None:
             try:
                 with tf.device(f"/job:{kind}/task:{index}/device:CPU:0"):
                     tf.io.write_file(_shutdown_marker(folder, kind, index), "the run is over\n")
-            except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
+            except _LOST as error:
                 print(
                     f"{kind} {index} at {address} can't be told that the run is over "
                     f"({error.message}): if it still runs, end it with SIGTERM",

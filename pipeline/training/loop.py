@@ -15,11 +15,12 @@ from pipeline.records.info import DatasetInfo
 from pipeline.training.checkpoints import Checkpoints
 from pipeline.training.ledger import Ledger
 from pipeline.training.non_finite import check_losses
+from pipeline.training.progress import Progress
 from pipeline.training.report import Report
 from pipeline.training.run_directory import BEST, CHECKPOINTS, RunFolder
 from pipeline.training.run_identity import COMPARISON_OPTIONS
 from pipeline.training.run_lock import RunFolderInUseError
-from pipeline.training.trainer import Progress, Trainer
+from pipeline.training.trainer import Trainer
 
 Figures = Mapping[str, float]
 
@@ -332,9 +333,11 @@ def _is_due(step: int, every: int | None, total: int) -> bool:
 
 def _figures(trainer: Trainer, progress: Progress, elapsed_s: float) -> dict[str, float]:
     images = len(progress.losses) * trainer.options.global_batch_size
+    dropped = {} if progress.dropped is None else {"dropped_gradients": progress.dropped}
     return {
         "loss": float(np.mean(progress.losses)),
         "images_per_s": images / elapsed_s,
         "input_wait": progress.waited_s / elapsed_s,
         "learning_rate": float(trainer.optimizer.learning_rate.numpy()),
+        **dropped,
     }

@@ -27,6 +27,9 @@ class TrainOptions:
       seed: seeds variables, order and augmentations.
       steps_per_call: steps that the devices take without asking the host; with parameter servers,
         that all workers take before they wait for each other.
+      backup_workers: with parameter servers, the number of workers that a step does not wait for.
+        It takes the gradients of the others, of whichever come first, as one global batch. None
+        for workers that never wait for each other.
     """
 
     steps: int = 1000
@@ -41,6 +44,7 @@ class TrainOptions:
     mixed_precision: bool = False
     seed: int = 0
     steps_per_call: int = 10
+    backup_workers: int | None = None
 
     def __post_init__(self) -> None:
         for name in (
@@ -53,6 +57,8 @@ class TrainOptions:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
+        if self.backup_workers is not None and self.backup_workers < 0:
+            raise ValueError(f"backup_workers must be at least 0, got {self.backup_workers}")
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed must be 0 to 2**32 - 1, got {self.seed}")
         for name in ("learning_rate", "weight_decay", "clip_norm"):

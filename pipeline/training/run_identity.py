@@ -33,6 +33,7 @@ UPDATE_OPTIONS = (
     "clip_norm",
     "accumulate",
     "mixed_precision",
+    "backup_workers",
 )
 COMPARISON_OPTIONS = ("evaluation_split",)  # losses of other splits can't be compared
 FREE_OPTIONS = (

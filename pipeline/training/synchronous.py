@@ -6,49 +6,55 @@ from typing import Any
 
 import tensorflow as tf
 
+from pipeline.training.progress import Progress
+
 
 class SynchronousSteps:
     """Runs training steps in lockstep on all replicas.
 
     Each replica takes its part of a global batch, and all of them update the model as one. Every
     strategy but ParameterServerStrategy works like this, see
-    `pipeline.training.parameter_server.ParameterServerSteps`.
+    `pipeline.training.parameter_server.ChiefSteps`.
 
     Attributes:
       evaluation_strategy: strategy under which the model is evaluated.
       evaluation_model: model that is evaluated.
+      batches_per_step: batches, of those that `batches` makes, in a global batch.
     """
 
-    def __init__(self, strategy: tf.distribute.Strategy, model: Any) -> None:
-        self._strategy = strategy
+    batches_per_step = 1
+
+    def __init__(
+        self, strategy: tf.distribute.Strategy, model: Any, *, train: Any, counter: Any
+    ) -> None:
+        """Keeps what it is given.
+
+        Args:
+          strategy: the strategy.
+          model: model that is trained.
+          train: a tf.function of batches and a number of steps, int32 []. It returns the losses of
+            the steps, float32 [steps], the seconds that they waited for input, float64 [], and when
+            they began, in seconds since 1970, float64 [].
+          counter: the optimizer's variable that counts steps.
+        """
+        self._strategy, self._train, self._counter = strategy, train, counter
         self.evaluation_strategy, self.evaluation_model = strategy, model
 
     def batches(self, make_dataset: Callable[[], Any]) -> Any:
         """Makes an iterator over batches, for `run`."""
         return iter(make_dataset())
 
-    def run(self, train: Any, batches: Any, steps: int) -> tuple[list[float], float, float]:
-        """Runs steps.
-
-        Args:
-          train: a tf.function of batches and a number of steps, int32 []. It returns the losses of
-            the steps, float32 [steps], the seconds that they waited for input, float64 [], and when
-            they began, in seconds since 1970, float64 [].
-          batches: iterator of `batches`.
-          steps: number of steps.
-
-        Returns:
-          The losses, the seconds of waiting, and the seconds in which the graph was made, if it was
-          made in this call.
-        """
-        graphs, called = train.experimental_get_tracing_count(), time.time()
-        losses, waited_s, began = train(batches, tf.constant(steps))
+    def run(self, batches: Any, steps: int) -> Progress:
+        """Runs some steps on batches of the iterator of `batches`."""
+        graphs, called = self._train.experimental_get_tracing_count(), time.time()
+        losses, waited_s, began = self._train(batches, tf.constant(steps))
         # Until the first operation, TensorFlow traces the step and optimizes its graph.
-        is_traced = train.experimental_get_tracing_count() > graphs
-        return (
-            losses.numpy().tolist(),
-            float(waited_s),
-            float(began) - called if is_traced else 0.0,
+        is_traced = self._train.experimental_get_tracing_count() > graphs
+        return Progress(
+            losses=tuple(losses.numpy().tolist()),
+            step=int(self._counter.numpy()),
+            waited_s=float(waited_s),
+            tracing_s=float(began) - called if is_traced else 0.0,
         )
 
     def any_worker(self, flag: bool) -> bool:

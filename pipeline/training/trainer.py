@@ -1,7 +1,6 @@
 """Training and evaluation steps, the same for every strategy."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -11,33 +10,18 @@ import tensorflow as tf
 from pipeline.augmentation.chain import augment
 from pipeline.augmentation.pixels import to_float32
 from pipeline.dataset import make_distributed_dataset
-from pipeline.distribution.parameter_server import is_parameter_server
+from pipeline.distribution.parameter_server import is_parameter_server, worker_count
 from pipeline.evaluation.evaluator import Evaluation, Evaluator
 from pipeline.input.features import text_features
 from pipeline.records.info import DatasetInfo
 from pipeline.tasks.base import Task
+from pipeline.training.backup_workers import BackupWorkerSteps, check_backup_workers
 from pipeline.training.non_finite import check_weights
 from pipeline.training.options import TrainOptions
-from pipeline.training.parameter_server import ParameterServerSteps
+from pipeline.training.parameter_server import AsynchronousSteps
+from pipeline.training.progress import Progress
 from pipeline.training.run_identity import RunIdentity
 from pipeline.training.synchronous import SynchronousSteps
-
-
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """The result of some steps.
-
-    Attributes:
-      step: steps done since the start of the run.
-      losses: losses of the steps just done, in order.
-      waited_s: seconds that these steps waited for input.
-      tracing_s: seconds in which TensorFlow made the graph of the step, before the first of them.
-    """
-
-    step: int
-    losses: tuple[float, ...]
-    waited_s: float
-    tracing_s: float = 0.0
 
 
 class Trainer:
@@ -74,13 +58,7 @@ class Trainer:
             self.model = self._build()
             self.optimizer = options.make_optimizer()
             self.optimizer.build(self.model.trainable_variables)
-        self._steps: SynchronousSteps | ParameterServerSteps
-        if is_parameter_server(strategy):
-            self._steps = ParameterServerSteps(
-                strategy, self.model, counter=self.optimizer.iterations, build=self._build
-            )
-        else:
-            self._steps = SynchronousSteps(strategy, self.model)
+        self._steps = self._make_steps()
         self._evaluator = Evaluator(
             task,
             self._steps.evaluation_strategy,
@@ -110,6 +88,40 @@ class Trainer:
                 f"global_batch_size {batch_size} can't be divided by {replicas} replicas that "
                 f"accumulate {parts} parts: choose a multiple of {replicas * parts}"
             )
+
+        if self.options.backup_workers is not None:
+            self._check_backup_workers(self.options.backup_workers)
+
+    def _check_backup_workers(self, backups: int) -> None:
+        if not is_parameter_server(self.strategy):
+            raise ValueError(
+                f"backup_workers {backups} needs parameter servers: choose strategy "
+                "'parameter_server', or leave it out"
+            )
+        check_backup_workers(
+            self.options,
+            workers=worker_count(self.strategy),
+            devices=self.strategy.num_replicas_in_sync,
+        )
+
+    def _make_steps(self) -> SynchronousSteps | AsynchronousSteps | BackupWorkerSteps:
+        counter = self.optimizer.iterations
+        if not is_parameter_server(self.strategy):
+            return SynchronousSteps(self.strategy, self.model, train=self._train, counter=counter)
+        if self.options.backup_workers is None:
+            return AsynchronousSteps(
+                self.strategy, self.model, train=self._train, counter=counter, build=self._build
+            )
+        return BackupWorkerSteps(
+            self.strategy,
+            self.model,
+            counter=counter,
+            build=self._build,
+            backups=self.options.backup_workers,
+            next_batch=self._next_batch,
+            gradients=self._replica_gradients,
+            update=self._update_replica,
+        )
 
     def _build(self) -> keras.Model:
         # The policy is a setting of the process, which is the user's: it holds for `build` alone.
@@ -148,25 +160,23 @@ class Trainer:
 
     def batches(self) -> Any:
         """Makes an iterator over training batches from the current step on."""
-        start_step = self.step
+        parts = self._steps.batches_per_step
+        start = self.step * parts
         return self._steps.batches(
             lambda: make_distributed_dataset(
                 self.strategy,
                 self.info.data_dir,
                 version=self.info.version,
-                global_batch_size=self.options.global_batch_size,
+                global_batch_size=self.options.global_batch_size // parts,
                 config=self.config,
                 seed=self.options.seed,
-                start_step=start_step,
+                start_step=start,
             )
         )
 
     def train(self, batches: Any, steps: int) -> Progress:
         """Runs some training steps on batches of the iterator of `batches()`."""
-        losses, waited_s, tracing_s = self._steps.run(self._train, batches, steps)
-        return Progress(
-            step=self.step, losses=tuple(losses), waited_s=waited_s, tracing_s=tracing_s
-        )
+        return self._steps.run(batches, steps)
 
     @tf.function
     def _train(self, batches: Any, steps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -180,23 +190,34 @@ class Trainer:
         losses = tf.TensorArray(tf.float32, steps)
         waited_s = tf.constant(0.0, tf.float64)
         for index in tf.range(steps):  # in the graph, so that the devices do not wait for the host
-            before = tf.timestamp()
-            with tf.control_dependencies([before]):
-                batch = next(batches)
-            # The wait ends when every replica of this worker has its part of the batch.
-            arrived = [
-                tensor
-                for feature in batch.values()
-                for tensor in self.strategy.experimental_local_results(feature)
-            ]
-            with tf.control_dependencies(arrived):
-                waited_s += tf.timestamp() - before
+            batch, seconds = self._next_batch(batches)
+            waited_s += seconds
             loss = self.strategy.run(self._train_replica, (batch,))
             losses = losses.write(index, self.strategy.reduce("SUM", loss, axis=None))
         return losses.stack(), waited_s, began
 
+    def _next_batch(self, batches: Any) -> tuple[dict[str, Any], tf.Tensor]:
+        """Takes a batch, and returns the seconds that it waited for it, float64 []."""
+        before = tf.timestamp()
+        with tf.control_dependencies([before]):
+            batch = next(batches)
+        # The wait ends when every replica of this worker has its part of the batch.
+        arrived = [
+            tensor
+            for feature in batch.values()
+            for tensor in self.strategy.experimental_local_results(feature)
+        ]
+        with tf.control_dependencies(arrived):
+            return batch, tf.timestamp() - before
+
     def _train_replica(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
         """Updates the model by one batch of a replica; returns this replica's part of the loss."""
+        loss, gradients = self._replica_gradients(batch)
+        self._update_replica(gradients)
+        return loss
+
+    def _replica_gradients(self, batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Computes a replica's parts of the loss and of the gradients of a global batch."""
         if self.config.placement == "device":
             batch = augment(batch, self.config.augmentations, batch["seed"])
         variables = self.model.trainable_variables
@@ -220,8 +241,12 @@ class Trainer:
             else:
                 gradients = part_gradients
             total += loss
+        return total, gradients
+
+    def _update_replica(self, gradients: list[tf.Tensor]) -> None:
+        """Updates the model by this replica's part of the gradients, and those of the others."""
+        variables = self.model.trainable_variables
         self.optimizer.apply_gradients(zip(self._clipped(gradients), variables, strict=True))
-        return total
 
     def _clipped(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
         """Clips this replica's part of the gradients by the norm of the sum over all replicas."""
