@@ -28,6 +28,7 @@ COMMANDS = {
 # Each with the package that its help needs; what it needs to run may be more.
 BENCHMARKS = {
     "benchmarks.append_cost": "apache_beam",
+    "benchmarks.backup_workers": "psutil",
     "benchmarks.build_scale": "apache_beam",
     "benchmarks.build_throughput": "psutil",
     "benchmarks.deal_scale": "psutil",
