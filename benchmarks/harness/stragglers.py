@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True, kw_only=True)
 class Delays:
-    """How long a worker takes for a gradient.
+    """Seconds that a worker takes for a gradient.
 
     Attributes:
       step_s: seconds that it usually takes.

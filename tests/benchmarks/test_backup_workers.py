@@ -36,7 +36,7 @@ def test_each_backup_worker_helps():
 
 
 def test_a_step_takes_the_gradients_that_come_first():
-    """Of three workers it takes two; the third comes in the second step, and then in time."""
+    """The third worker's first gradient comes in the second step, too late."""
     seconds = iter([1, 1, 1.5, 1, 1, 9, 9, 9])
     assert simulate_step_s(2, 1, lambda: next(seconds), steps=2) == pytest.approx(1.0)
 

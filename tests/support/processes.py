@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.addresses import free_addresses
+from tests.support.forked import ForkedProgram
 
 ROOT = Path(__file__).parents[2]
 TIME_LIMIT_S = 200
@@ -24,15 +25,16 @@ class Process:
         self._arguments, self._task = arguments, task
         folder.mkdir(parents=True)
         self._output, self._errors = folder / "output", folder / "errors"
+        self._output.touch()
+        self._errors.touch()
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}
-        with self._output.open("w") as output, self._errors.open("w") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", *arguments],
-                cwd=ROOT,
-                env={**environment, "TF_CONFIG": json.dumps(task)},
-                stdout=output,
-                stderr=errors,
-            )
+        self._process = ForkedProgram(
+            arguments,
+            environment={**environment, "TF_CONFIG": json.dumps(task)},
+            directory=ROOT,
+            output=self._output,
+            errors=self._errors,
+        )
 
     def again(self, folder: Path, *options: str) -> "Process":
         """Starts it anew, as the same task of its cluster, with further options."""

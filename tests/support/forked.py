@@ -1,0 +1,73 @@
+"""Programs that use TensorFlow, forked from a process that has imported it.
+
+A program needs four seconds of a core to import TensorFlow and Keras, and tests start some two
+hundred. Python's fork server imports them once for each process of pytest. It has no thread of its
+own and has run no operation of TensorFlow, so that a fork of it is like a program that has just
+imported both.
+"""
+
+import multiprocessing
+import os
+import runpy
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+# What a program imports itself is imported there already; `pipeline.train` imports all of it.
+_CONTEXT.set_forkserver_preload(["pipeline.train"])
+
+
+class ForkedProgram:
+    """`python -m MODULE ARGUMENT…` as a fork; it has the methods of `subprocess.Popen`."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        directory: Path,
+        output: Path,
+        errors: Path,
+    ) -> None:
+        work = (list(arguments), dict(environment), directory, output, errors)
+        self._process = _CONTEXT.Process(target=_run, args=work)
+        self._process.start()
+
+    def poll(self) -> int | None:
+        """The exit status, the negative number of the signal that killed it, or None."""
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Waits for its end, and returns the exit status."""
+        self._process.join(timeout)
+        status = self._process.exitcode
+        assert status is not None, f"the program has not ended within {timeout} s"
+        return status
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        self._process.terminate()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
+
+
+def _run(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    directory: Path,
+    output: Path,
+    errors: Path,
+) -> None:
+    """Becomes the program, in the forked process."""
+    for path, number in ((output, 1), (errors, 2)):
+        with path.open("a") as file:
+            os.dup2(file.fileno(), number)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(directory)
+    module, *sys.argv[1:] = arguments
+    sys.modules.pop(module, None)  # runpy warns of a module that was imported before
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
