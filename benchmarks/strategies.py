@@ -7,9 +7,7 @@ is what each costs, and that all learn the same.
 """
 
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -19,8 +17,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from benchmarks.harness.addresses import free_addresses
 from benchmarks.harness.command import benchmark_parser
+from benchmarks.harness.local_cluster import run_cluster
 from benchmarks.harness.timing import machine, table, to_json
 
 
@@ -130,26 +128,8 @@ def run(setup: Setup, arguments: Sequence[str], *, program: Sequence[str] = ()) 
       SystemExit: one of them failed.
     """
     program = program or ("benchmarks.harness.logical_train", str(setup.cpus))
-    strategy = f"--strategy={setup.strategy}"
-    command = [sys.executable, "-m", *program, *arguments, strategy]
-    tasks = setup.tasks or {}
-    addresses = iter(free_addresses(sum(tasks.values())))
-    cluster = {kind: [next(addresses) for _ in range(count)] for kind, count in tasks.items()}
-    places = [(kind, index) for kind, each in cluster.items() for index in range(len(each))]
-    processes = []
-    try:
-        for kind, index in places or [("", 0)]:
-            task = {"cluster": cluster, "task": {"type": kind, "index": index}}
-            config = {"TF_CONFIG": json.dumps(task)} if tasks else {}
-            environment = {key: value for key, value in os.environ.items() if key != "TF_CONFIG"}
-            processes.append(subprocess.Popen(command, env={**environment, **config}))
-        for process in processes:
-            if status := process.wait():
-                sys.exit(f"a process of {setup.strategy} ended with status {status}")
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+    command = ["-m", *program, *arguments, f"--strategy={setup.strategy}"]
+    print(run_cluster(command, setup.tasks or {}, name=setup.strategy), end="")
 
 
 def figures(log: Sequence[Mapping[str, float]], batch_size: int, loss: float) -> dict[str, Any]:

@@ -46,6 +46,7 @@ BENCHMARKS = {
     "benchmarks.receipts": "numpy",
     "benchmarks.resume_latency": "tensorflow",
     "benchmarks.saturation": "tensorflow",
+    "benchmarks.scaling": "psutil",
     "benchmarks.search_scaling": "optuna",
     "benchmarks.strategies": "matplotlib",
     "benchmarks.warm_start": "tensorflow",
