@@ -89,12 +89,13 @@ def main(argv: Sequence[str] | None = None, *, began: float | None = None) -> in
     with StopRequest() as stop:
         try:
             status = _train(parser, args, model_options, stop, ledger)
-        except tf.errors.UnavailableError as error:
+        # The second where the server has been started again before this process noticed.
+        except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
             if not cluster:
                 raise
             _warn(
-                f"a parameter server can't be reached ({error.message.splitlines()[0]}): start it "
-                "again, and the same command goes on from the last checkpoint"
+                f"a parameter server was lost ({error.message.splitlines()[0]}): start it again if "
+                "it does not run, and the same command goes on from the last checkpoint"
             )
             return STOPPED
     if cluster and not status:

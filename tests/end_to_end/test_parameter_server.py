@@ -188,3 +188,22 @@ def test_evaluation_is_that_of_any_strategy(story: Story):
     assert evaluation.averages.keys() == {"loss", "accuracy"}
     for name, value in evaluation.averages.items():
         assert value == pytest.approx(last[f"validation/{name}"], rel=1e-5)
+
+
+def test_a_server_that_was_started_again_while_nobody_looked(directory: Path, tmp_path: Path):
+    run_dir = tmp_path / "run"
+    command = ["tests.support.train_worker", "1", str(directory), f"--run-dir={run_dir}", *OPTIONS]
+    command += ["--strategy=parameter_server", "--steps=1000000"]
+    commands = {"chief": [command], "worker": [command], "ps": [command]}
+    with processes(tmp_path / "output", commands) as started:
+        chief, _, server = started
+        wait_until((run_dir / "log.jsonl").exists, started)
+        chief.send_signal(signal.SIGSTOP)
+        server.kill()
+        started.append(again := server.again(tmp_path / "again"))
+        wait_until(lambda: "serves at" in again.errors(), [again])
+        chief.send_signal(signal.SIGCONT)
+        assert chief.wait() == STOPPED
+        words = chief.errors()
+    assert "a parameter server was lost" in words
+    assert "Traceback" not in words

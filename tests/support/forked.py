@@ -45,6 +45,11 @@ class ForkedProgram:
         assert status is not None, f"the program has not ended within {timeout} s"
         return status
 
+    def send_signal(self, number: int) -> None:
+        """Sends a signal."""
+        assert self._process.pid is not None
+        os.kill(self._process.pid, number)
+
     def terminate(self) -> None:
         """SIGTERM."""
         self._process.terminate()

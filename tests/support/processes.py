@@ -59,6 +59,10 @@ class Process:
         """Text that it has written to standard error."""
         return self._errors.read_text()
 
+    def send_signal(self, number: int) -> None:
+        """Sends a signal."""
+        self._process.send_signal(number)
+
     def terminate(self) -> int:
         """SIGTERM; returns the exit status."""
         self._process.terminate()
