@@ -130,8 +130,9 @@ def _begin(options: BuildOptions, stack: ExitStack) -> bool:
     if not options.overwrite and is_published(options):
         write_tfds_files(options.staging, options.launch)
         delete_staging(options.staging)
-        # The same command may append something else on another day.
-        return options.base is None
+        if options.base is None:
+            return True
+        # The same command may append something else on another day: the build goes on.
     check_finished(options)
     if options.base:
         delete_unlisted(options.output)  # left by a forgetting that was killed

@@ -17,8 +17,11 @@ pytest.importorskip("apache_beam")
 
 from beam_jobs.build import main
 from beam_jobs.compact import main as compact_main
+from beam_jobs.errors import BuildError
+from beam_jobs.prepare.staging import Staging
 from beam_jobs.storage import files
 from beam_jobs.verify import main as verify_main
+from beam_jobs.writing import publish
 from beam_jobs.writing.output import read_manifest
 from schemas.tfrecord import read_records
 from tests.support.dataset_files import manifest_of
@@ -117,6 +120,26 @@ def test_a_killed_append_resumes_and_the_older_version_is_read(
     assert set(readings) == {None}
     assert manifest_of(tmp_path / "out").generations[1].counts.known == 12
     assert verify_main([root, "--quiet", "--workers=1", *server.options]) == 0
+
+
+def test_an_append_that_follows_one_without_its_clean_up_can_be_killed_too(
+    server: TestStore, parts: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+):
+    first, both = parts
+    root = files.join(server.root, "twice")
+    assert main(["--input", str(first), "--output", root, *OPTIONS, *server.options]) == 0
+    append = ["--append", "--input", str(both), "--output", root, *OPTIONS, *server.options]
+
+    def fail(_: Staging) -> None:
+        raise BuildError("the end comes here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publish, "delete_staging", fail)
+        assert main(append) == 1  # after it was published
+        assert main(append) == 1  # with all inputs known
+    assert main(append) == 0
+    assert not any(name.startswith("_staging") for name in stored(root))
+    assert read_manifest(root).version == 2
 
 
 def test_a_compaction_gives_the_same_bytes(server: TestStore, parts, tmp_path: Path):
