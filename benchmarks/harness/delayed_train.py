@@ -38,7 +38,8 @@ def _sleep(seconds: tf.Tensor) -> tf.Tensor:
     element = tf.data.Dataset.from_tensors(0)
     sleeping = tf.raw_ops.SleepDataset(
         input_dataset=tf.data.experimental.to_variant(element),
-        sleep_microseconds=tf.cast(seconds * 1e6, tf.int64),
+        # Half of it, as it sleeps before its element, and again before its end.
+        sleep_microseconds=tf.cast(seconds * 0.5e6, tf.int64),
         output_types=[tf.int32],
         output_shapes=[[]],
     )
