@@ -104,7 +104,9 @@ class BackupWorkerSteps(ChiefSteps):
     def _schedule(self, batches: Any) -> None:
         """Asks for a gradient of each worker that is not busy with an earlier step."""
         if self._coordinator.done():
-            self._asked = self._used + self._late  # what a lost worker did may count twice
+            # Nobody is busy. What a lost worker did may count twice, so it is set and not added.
+            self._late = int(self._computed.numpy()) - self._used
+            self._asked = self._used + self._late
         busy = max(0, self._asked - self._used - self._late)
         self._ask(batches, max(self._needed, self._workers - busy))
 

@@ -18,6 +18,7 @@ from tests.support.processes import Process, processes, run_python, wait_until
 from tests.support.tiny_task import TinyTask
 
 CALL = 10
+SEED = 1  # its untrained model loses 3, where that of seed 0 loses as little as a trained one
 OPTIONS = (
     "--task=tests.support.tiny_task:TinyTask",
     "--quiet",
@@ -25,6 +26,7 @@ OPTIONS = (
     "--global-batch-size=8",
     f"--steps-per-call={CALL}",
     "--schedule=constant",
+    f"--seed={SEED}",
     "--weight-decay=0.001",
     "--clip-norm=1",
     "--accumulate=2",
@@ -48,7 +50,7 @@ def wait_for_end(started: list[Process]) -> None:
 
 
 def trainer(directory: Path) -> Trainer:
-    options = TrainOptions(global_batch_size=8, schedule="constant")
+    options = TrainOptions(global_batch_size=8, schedule="constant", seed=SEED)
     return Trainer(TinyTask(), tf.distribute.get_strategy(), load_info(directory), options)
 
 
@@ -83,7 +85,7 @@ def test_a_killed_worker_costs_no_step(directory: Path, tmp_path: Path):
     assert [line["step"] for line in logged] == list(range(CALL, 151, CALL))
     assert all(line["dropped_gradients"] >= 0 for line in logged)
     untrained = trainer(directory).evaluate("train").averages["loss"]
-    assert evaluated[-1]["validation/loss"] < 0.95 * untrained
+    assert evaluated[-1]["validation/loss"] < 0.5 * untrained
 
 
 def test_one_worker_learns_what_no_cluster_learns(directory: Path, tmp_path: Path):
