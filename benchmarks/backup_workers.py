@@ -8,7 +8,6 @@ workers. Beside each run stands what a simulation without any overhead says.
 """
 
 import itertools
-import json
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ import numpy as np
 from benchmarks.harness.command import benchmark_parser
 from benchmarks.harness.stragglers import Delays, simulate_step_s
 from benchmarks.harness.timing import machine, table, to_json
-from benchmarks.strategies import Setup, run
+from benchmarks.strategies import Setup, add_training_options, train
 from schemas.command_line import Flag, Options
 
 ASYNCHRONOUS = "asynchronous"
@@ -42,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         __doc__,
         epilog="All other options are those of python -m pipeline.train.",
     )
-    parser.add_argument("data_dir", metavar="DATA_DIR", help="dataset directory")
+    add_training_options(parser, steps=500)
     parser.add_argument(
         "--workers",
         type=int,
@@ -58,27 +57,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="B",
         help="numbers of further workers, the first one to compare with (default: 0 1 2)",
     )
-    parser.add_argument(
-        "--steps",
-        type=int,
-        default=500,
-        metavar="STEPS",
-        help="training steps of each run (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--global-batch-size",
-        type=int,
-        default=32,
-        metavar="RECORDS",
-        help="size of a global batch (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="also write the figures to this file"
-    )
     _DELAYS.add_to(parser)
     args, others = parser.parse_known_args(argv)
     try:
         delays = _DELAYS.make(args)
+        if args.workers < 1:
+            raise ValueError(f"--workers must be at least 1, got {args.workers}")
+        if min(args.backups) < 0:
+            raise ValueError(f"--backups must be at least 0, got {min(args.backups)}")
     except ValueError as error:
         parser.error(str(error))
     rows = []
@@ -86,13 +72,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         for backups in (None, *args.backups):
             name = ASYNCHRONOUS if backups is None else str(backups)
             print(f"backup workers: {name} …", file=sys.stderr)
+            setup, program = processes(args.workers, backups, delays)
+            more = [] if backups is None else [f"--backup-workers={backups}"]
             run_dir = Path(folder, name)
-            arguments = [args.data_dir, f"--run-dir={run_dir}", f"--steps={args.steps}"]
-            arguments += [f"--global-batch-size={args.global_batch_size}", "--quiet", *others]
-            if backups is not None:
-                arguments.append(f"--backup-workers={backups}")
-            train(args.workers, backups, delays, arguments)
-            log = [json.loads(line) for line in (run_dir / "log.jsonl").open()]
+            log = train(setup, args, run_dir, [*others, *more], program=program)
             simulated_s = simulate(args.workers, backups, delays)
             rows.append(
                 {
@@ -113,15 +96,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def train(workers: int, backups: int | None, delays: Delays, arguments: Sequence[str]) -> None:
-    """Trains with a number of backup workers, or, if it is None, asynchronously."""
+def processes(workers: int, backups: int | None, delays: Delays) -> tuple[Setup, list[str]]:
+    """Returns the processes of a run, and the program that they run; None is asynchronous."""
     if backups is None:
         # Four workers that each take whole batches sleep four times as long for each.
         delays = replace(delays, step_s=delays.step_s * workers)
     tasks = {"chief": 1, "worker": workers + (backups or 0), "ps": 1}
     program = ["benchmarks.harness.delayed_train"]
     program += [str(value) for value in (delays.step_s, delays.probability, delays.factor)]
-    run(Setup(strategy="parameter_server", tasks=tasks), arguments, program=program)
+    return Setup(strategy="parameter_server", tasks=tasks), program
 
 
 def simulate(workers: int, backups: int | None, delays: Delays) -> float:

@@ -217,43 +217,25 @@ def measure(args: argparse.Namespace) -> Replica:
       ValueError: an option, or the task, is wrong.
       FileNotFoundError: there is no dataset.
     """
-    step_s, input_s, gradient_bytes = (
-        _scaled(args.step_ms, 1e-3),
-        _scaled(args.input_ms, 1e-3),
-        _scaled(args.gradient_mb, 1e6),
-    )
-    latency_s, bytes_per_s = _scaled(args.latency_us, 1e-6), _scaled(args.gbit_per_s, 1e9 / 8)
-    if step_s is None or input_s is None or gradient_bytes is None:
+    units = {
+        "step_s": (args.step_ms, 1e-3),
+        "input_s": (args.input_ms, 1e-3),
+        "gradient_bytes": (args.gradient_mb, 1e6),
+        "latency_s": (args.latency_us, 1e-6),
+        "bytes_per_s": (args.gbit_per_s, 1e9 / 8),
+    }
+    given = {name: value * unit for name, (value, unit) in units.items() if value is not None}
+    found = dict(given)
+    if not {"step_s", "input_s", "gradient_bytes"} <= given.keys():
         options = (args.data_dir, args.task, args.batch_size, args.steps)
-        here = timing.in_new_process(measure_replica, *options)
-        step_s = here[0] if step_s is None else step_s
-        input_s = here[1] if input_s is None else input_s
-        gradient_bytes = here[2] if gradient_bytes is None else gradient_bytes
-    if latency_s is None or bytes_per_s is None:
-        connection = measure_connection(gradient_bytes)
-        latency_s = connection[0] if latency_s is None else latency_s
-        bytes_per_s = connection[1] if bytes_per_s is None else bytes_per_s
-    return Replica(
-        step_s=step_s,
-        input_s=input_s,
-        gradient_bytes=gradient_bytes,
-        latency_s=latency_s,
-        bytes_per_s=bytes_per_s,
-    )
+        found = {**timing.in_new_process(measure_replica, *options), **given}
+    if not {"latency_s", "bytes_per_s"} <= given.keys():
+        found = {**measure_connection(found["gradient_bytes"]), **found}
+    return Replica(**found)
 
 
-def _scaled(value: float | None, unit: float) -> float | None:
-    return None if value is None else value * unit
-
-
-def measure_replica(
-    data_dir: str, task: str, batch_size: int, steps: int
-) -> tuple[float, float, float]:
-    """Measures a step on a batch that is there, a batch of the input, and counts the gradient.
-
-    Returns:
-      Seconds of the step, seconds of the batch, and bytes of the gradient.
-    """
+def measure_replica(data_dir: str, task: str, batch_size: int, steps: int) -> dict[str, float]:
+    """Measures a step on a batch that is there, a batch of the input, and counts the gradient."""
     # Not above, as the process of the command uses no TensorFlow.
     import tensorflow as tf
 
@@ -280,16 +262,21 @@ def measure_replica(
         next(batches)
     input_s = (time.perf_counter() - started) / steps
     numbers = sum(int(np.prod(variable.shape)) for variable in trainer.model.trainable_variables)
-    return step_s, input_s, float(numbers * _FLOAT_BYTES)
+    return {
+        "step_s": step_s,
+        "input_s": input_s,
+        "gradient_bytes": float(numbers * _FLOAT_BYTES),
+    }
 
 
-def measure_connection(gradient_bytes: float) -> tuple[float, float]:
-    """Measures the latency, in seconds, and the bandwidth, in bytes/s, of two workers here."""
+def measure_connection(gradient_bytes: float) -> dict[str, float]:
+    """Measures the latency and the bandwidth between two workers of this machine."""
     numbers = max(1_000_000, int(gradient_bytes) // _FLOAT_BYTES)
     command = ["-m", "benchmarks.harness.all_reduce", str(_SMALL), str(numbers)]
     small_s, large_s = json.loads(run_cluster(command, {"worker": 2}, name="an all-reduce"))
     # Between two workers, it is two messages and once the gradient.
-    return small_s / 2, numbers * _FLOAT_BYTES / max(large_s - small_s, 1e-9)
+    rest_s = max(large_s - small_s, 1e-9)
+    return {"latency_s": small_s / 2, "bytes_per_s": numbers * _FLOAT_BYTES / rest_s}
 
 
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:

@@ -6,6 +6,7 @@ out. Strategies that share two cores can't be faster than one that has them alon
 is what each costs, and that all learn the same.
 """
 
+import argparse
 import json
 import statistics
 import sys
@@ -20,6 +21,7 @@ from matplotlib.figure import Figure
 from benchmarks.harness.command import benchmark_parser
 from benchmarks.harness.local_cluster import run_cluster
 from benchmarks.harness.timing import machine, table, to_json
+from schemas.command_line import CommandParser
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         __doc__,
         epilog="All other options are those of python -m pipeline.train.",
     )
-    parser.add_argument("data_dir", metavar="DATA_DIR", help="dataset directory")
+    add_training_options(parser, steps=200)
     parser.add_argument(
         "--setups",
         nargs="+",
@@ -67,28 +69,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         help=f"strategies to run, of {', '.join(SETUPS)} (default: all)",
     )
     parser.add_argument(
-        "--steps",
-        type=int,
-        default=200,
-        metavar="N",
-        help="training steps of each run (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--global-batch-size",
-        type=int,
-        default=32,
-        metavar="RECORDS",
-        help="size of a global batch (default: %(default)s)",
-    )
-    parser.add_argument(
         "--loss",
         type=float,
         default=1.0,
         metavar="X",
         help="loss to which the seconds are counted (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="also write the figures to this file"
     )
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw the losses to this PNG file"
@@ -98,11 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="strategies-") as folder:
         for name in args.setups:
             print(f"{name} …", file=sys.stderr)
-            run_dir = Path(folder, name)
-            arguments = [args.data_dir, f"--run-dir={run_dir}", f"--steps={args.steps}"]
-            arguments += [f"--global-batch-size={args.global_batch_size}", "--quiet", *others]
-            run(SETUPS[name], arguments)
-            logs[name] = [json.loads(line) for line in (run_dir / "log.jsonl").open()]
+            logs[name] = train(SETUPS[name], args, Path(folder, name), others)
     rows = [
         {"strategy": name, **figures(log, args.global_batch_size, args.loss)}
         for name, log in logs.items()
@@ -116,20 +97,57 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def run(setup: Setup, arguments: Sequence[str], *, program: Sequence[str] = ()) -> None:
+def add_training_options(parser: CommandParser, *, steps: int) -> None:
+    """Adds the dataset, and options of runs that are compared with one another."""
+    parser.add_argument("data_dir", metavar="DATA_DIR", help="dataset directory")
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=steps,
+        metavar="STEPS",
+        help="training steps of each run (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--global-batch-size",
+        type=int,
+        default=32,
+        metavar="RECORDS",
+        help="size of a global batch (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="also write the figures to this file"
+    )
+
+
+def train(
+    setup: Setup,
+    args: argparse.Namespace,
+    run_dir: Path,
+    others: Sequence[str],
+    *,
+    program: Sequence[str] = (),
+) -> list[dict[str, Any]]:
     """Trains under a strategy, and waits for all its processes.
 
     Args:
       setup: the processes.
-      arguments: those of `pipeline.train`.
+      args: options of `add_training_options`.
+      run_dir: the run folder.
+      others: further arguments of `pipeline.train`.
       program: a module that runs it, with arguments of its own; none for `logical_train`.
+
+    Returns:
+      The lines of the run's log.
 
     Raises:
       SystemExit: one of them failed.
     """
     program = program or ("benchmarks.harness.logical_train", str(setup.cpus))
+    arguments = [args.data_dir, f"--run-dir={run_dir}", f"--steps={args.steps}"]
+    arguments += [f"--global-batch-size={args.global_batch_size}", "--quiet", *others]
     command = ["-m", *program, *arguments, f"--strategy={setup.strategy}"]
     print(run_cluster(command, setup.tasks or {}, name=setup.strategy), end="")
+    return [json.loads(line) for line in (run_dir / "log.jsonl").open()]
 
 
 def figures(log: Sequence[Mapping[str, float]], batch_size: int, loss: float) -> dict[str, Any]:

@@ -25,7 +25,10 @@ class DelayedTrainer(Trainer):
 
     def _replica_gradients(self, batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
         loss, gradients = super()._replica_gradients(batch)
-        is_late = tf.random.uniform([]) < self.delays.probability
+        # By the clock: from the run's seed, all workers would draw the same, and be late together.
+        clock = tf.cast(tf.timestamp() * 1e6, tf.int64)
+        draw = tf.random.stateless_uniform([], seed=tf.stack([clock, tf.zeros([], tf.int64)]))
+        is_late = draw < self.delays.probability
         seconds = tf.where(is_late, self.delays.step_s * self.delays.factor, self.delays.step_s)
         with tf.control_dependencies([loss, *gradients]):
             slept = _sleep(seconds)

@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from pipeline.distribution.parameter_server import allow_updates_by_chief
+from pipeline.training.gradient_count import GradientCount
 from pipeline.training.gradient_sums import GradientSums
 from pipeline.training.options import TrainOptions
 from pipeline.training.parameter_server import ChiefSteps
@@ -28,9 +29,9 @@ class BackupWorkerSteps(ChiefSteps):
         worker 2  [     step 0     ][step 2][step 3]
 
     Here, worker 2 ends its gradient of step 0 when step 1 is over. It is dropped, and the worker
-    begins one of the step that is under way. The source is "Revisiting Distributed
-    Synchronous SGD" by Chen, Pan, Monga, Bengio and Jozefowicz (2016). There, each worker computes
-    one gradient a step; here, where more than B are busy with earlier steps, others compute two.
+    begins one of the step that is under way. The source is "Revisiting Distributed Synchronous SGD"
+    by Chen, Pan, Monga, Bengio and Jozefowicz (2016). There, each worker computes one gradient a
+    step; here, where more than B are busy with earlier steps, others compute two.
     """
 
     def __init__(
@@ -59,7 +60,8 @@ class BackupWorkerSteps(ChiefSteps):
           update: changes the model, in a replica, by the gradients of a global batch.
         """
         super().__init__(strategy, model, counter=counter, build=build)
-        self._needed = self.batches_per_step = self._workers - backups
+        self.batches_per_step = self._workers - backups
+        self._count = GradientCount(needed=self.batches_per_step, workers=self._workers)
         self._strategy = strategy
         allow_updates_by_chief(strategy)
         self._next, self._gradients, self._update = next_batch, gradients, update
@@ -67,14 +69,13 @@ class BackupWorkerSteps(ChiefSteps):
         with strategy.scope():
             self._step = tf.Variable(0, dtype=tf.int64, trainable=False)  # as `sums` counts them
             self._computed = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self._asked = self._used = self._late = 0  # gradients, of all steps
 
     def run(self, batches: Any, steps: int) -> Progress:
         """Runs steps as `SynchronousSteps.run` does, and counts the gradients that were dropped.
 
         A gradient that is under way at the end of the call counts in the call in which it ends.
         """
-        late = self._late
+        late = self._count.late
         graphs, called = self._add.experimental_get_tracing_count(), time.monotonic()
         self._end_step.get_concrete_function()
         self._schedule(batches)
@@ -89,7 +90,7 @@ class BackupWorkerSteps(ChiefSteps):
             loss, waited = figures.numpy().tolist()
             losses.append(loss)
             waited_s += waited
-            self._used += int(count)
+            self._count.end_step(used=int(count))
             # Read again, as a worker must not see the number of the step before: the chief's ops
             # return before a server has carried them out.
             self._step.assign_add(1).numpy()
@@ -98,22 +99,18 @@ class BackupWorkerSteps(ChiefSteps):
             losses=tuple(losses),
             waited_s=waited_s,
             tracing_s=tracing_s,
-            dropped=self._late - late,
+            dropped=self._count.late - late,
         )
 
     def _schedule(self, batches: Any) -> None:
         """Asks for a gradient of each worker that is not busy with an earlier step."""
         if self._coordinator.done():
-            # Nobody is busy. What a lost worker did may count twice, so it is set and not added.
-            self._late = int(self._computed.numpy()) - self._used
-            self._asked = self._used + self._late
-        busy = max(0, self._asked - self._used - self._late)
-        self._ask(batches, max(self._needed, self._workers - busy))
+            self._count.nobody_is_busy(computed=int(self._computed.numpy()))
+        self._ask(batches, self._count.begin_step())
 
     def _ask(self, batches: Any, gradients: int) -> None:
         for _ in range(gradients):
             self._coordinator.schedule(self._add, (batches,))
-        self._asked += gradients
 
     def _wait(self, batches: Any) -> None:
         """Waits for the gradients of a step, and asks workers that were late for another one.
@@ -123,12 +120,9 @@ class BackupWorkerSteps(ChiefSteps):
         """
         while True:
             come, computed = self._state().numpy().tolist()
-            # All that were computed were used in earlier steps, have come now, or were late.
-            late = max(self._late, computed - self._used - come)
-            more, self._late = late - self._late, late
-            if come >= self._needed:
+            self._ask(batches, self._count.look(come=come, computed=computed))
+            if come >= self.batches_per_step:
                 return
-            self._ask(batches, more)
             self._coordinator.done()  # raises what a worker has raised
             time.sleep(_POLL_S)
 
@@ -161,7 +155,7 @@ class BackupWorkerSteps(ChiefSteps):
 
     @tf.function
     def _end_step(self) -> tuple[tf.Tensor, tf.Tensor]:
-        mean = self._sums.take(times=self._needed)
+        mean = self._sums.take(times=self.batches_per_step)
         with tf.device("CPU:0"):  # an all-reduce, even of one replica, wants a device
             self._strategy.run(self._update, (mean.gradients,))
         return mean.figures, mean.count

@@ -88,7 +88,6 @@ class Trainer:
                 f"global_batch_size {batch_size} can't be divided by {replicas} replicas that "
                 f"accumulate {parts} parts: choose a multiple of {replicas * parts}"
             )
-
         if self.options.backup_workers is not None:
             self._check_backup_workers(self.options.backup_workers)
 

@@ -48,6 +48,20 @@ def test_delays_that_can_not_be(options: dict[str, float]):
         Delays(**options)
 
 
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        ("--workers=0", "--workers must be at least 1, got 0"),
+        ("--backups=-1", "--backups must be at least 0, got -1"),
+        ("--factor=0.5", "--factor must be at least 1, got 0.5"),
+    ],
+)
+def test_errors(option: str, sentence: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        backup_workers.main(["nowhere", option])
+    assert sentence in capsys.readouterr().err
+
+
 def test_it_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     directory = write_dataset(tmp_path / "receipts")
     written = tmp_path / "figures.json"

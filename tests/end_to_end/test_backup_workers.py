@@ -83,7 +83,7 @@ def test_a_killed_worker_costs_no_step(directory: Path, tmp_path: Path):
     assert "Traceback" not in words
     logged, evaluated = lines(run_dir, "loss"), lines(run_dir, "validation/loss")
     assert [line["step"] for line in logged] == list(range(CALL, 151, CALL))
-    assert all(line["dropped_gradients"] >= 0 for line in logged)
+    assert sum(line["dropped_gradients"] for line in logged) > 0
     untrained = trainer(directory).evaluate("train").averages["loss"]
     assert evaluated[-1]["validation/loss"] < 0.5 * untrained
 
