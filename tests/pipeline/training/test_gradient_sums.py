@@ -1,11 +1,11 @@
 """Sums of gradients, here on a device of this process."""
 
-import keras
 import numpy as np
 import pytest
 
 pytest.importorskip("tensorflow")
 
+import keras
 import tensorflow as tf
 
 from pipeline.training.gradient_sums import GradientSums
