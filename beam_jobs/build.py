@@ -11,7 +11,7 @@ from pathlib import Path
 
 from beam_jobs.running.import_messages import hide_import_messages
 from beam_jobs.running.stop_signals import StopSignals
-from schemas.program import leave_at_stop_signals, run_program
+from schemas.program import leave_at_stop_signals
 
 if __name__ == "__main__":
     hide_import_messages()
@@ -25,7 +25,7 @@ from beam_jobs.job import add_build, add_dry_run
 from beam_jobs.options import BuildOptions
 from beam_jobs.prepare.staging import delete_staging, remove_if_empty, write_marker
 from beam_jobs.running import report
-from beam_jobs.running.launch import Launch, until_stopped
+from beam_jobs.running.launch import Launch, run_command, until_stopped
 from beam_jobs.storage import files
 from beam_jobs.writing.output import (
     check_finished,
@@ -162,4 +162,4 @@ def _only_staged(options: PipelineOptions) -> bool:
 
 
 if __name__ == "__main__":
-    run_program(main)
+    run_command(main)

@@ -8,10 +8,7 @@ from collections.abc import Iterable
 TRY_AGAIN = "the runner lost or repeated some; run the build again with --workers 1, or elsewhere"
 RESUMES = "the same command resumes where it stopped"
 _WRITE_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-# Statuses of a process that a signal ended, as Python has them and as a shell has them.
-_WORKER_KILLED = re.compile(
-    r"Worker subprocess exited with return code (-\d+|1(29|[345]\d|6[0-4]))"
-)
+WORKER_KILLED = "a worker process was killed"
 
 # Of a job on a cluster; where Python raised an error there, its traceback follows.
 _CLUSTER_FAILED = re.compile(r"Pipeline \S+ failed in state \w+: (?!.*Traceback)(.*)", re.DOTALL)
@@ -48,10 +45,10 @@ def failure_in(error: BaseException, thread_failures: Iterable[str] = ()) -> str
                 f"files can't be written any more: {os.strerror(number)}; once that is fixed, "
                 f"{RESUMES}"
             )
-    if any(_WORKER_KILLED.fullmatch(message) for message in thread_failures):
+    if WORKER_KILLED in thread_failures:
         return (
-            "a worker process was killed, probably for lack of memory: give it more, or set fewer "
-            f"--workers; {RESUMES}"
+            f"{WORKER_KILLED}, probably for lack of memory: give it more, or set fewer --workers; "
+            f"{RESUMES}"
         )
     if match := _CLUSTER_FAILED.match(str(error)):
         return (

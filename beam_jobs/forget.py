@@ -7,7 +7,7 @@ from functools import partial
 
 from beam_jobs.running.import_messages import hide_import_messages
 from beam_jobs.running.stop_signals import StopSignals
-from schemas.program import leave_at_stop_signals, run_program
+from schemas.program import leave_at_stop_signals
 
 if __name__ == "__main__":
     hide_import_messages()
@@ -20,7 +20,7 @@ from beam_jobs.forget_job import add_forget
 from beam_jobs.forgetting.publish import ForgetReport
 from beam_jobs.options import ForgetOptions
 from beam_jobs.prepare.staging import delete_staging, write_marker
-from beam_jobs.running.launch import Launch, until_stopped
+from beam_jobs.running.launch import Launch, run_command, until_stopped
 from beam_jobs.running.report import forget_summary
 from beam_jobs.storage import files
 from beam_jobs.writing.output import (
@@ -103,4 +103,4 @@ def _end(options: ForgetOptions, directory: str) -> int:
 
 
 if __name__ == "__main__":
-    run_program(main)
+    run_command(main)

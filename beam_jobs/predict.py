@@ -7,7 +7,7 @@ from functools import partial
 
 from beam_jobs.running.import_messages import hide_import_messages
 from beam_jobs.running.stop_signals import StopSignals
-from schemas.program import leave_at_stop_signals, run_program
+from schemas.program import leave_at_stop_signals
 
 if __name__ == "__main__":
     hide_import_messages()
@@ -22,7 +22,7 @@ from beam_jobs.prediction.options import PredictOptions
 from beam_jobs.prediction.publish import check_predictions_output, read_predictions_manifest
 from beam_jobs.prepare.staging import delete_staging, write_marker
 from beam_jobs.running import report
-from beam_jobs.running.launch import Launch, until_stopped
+from beam_jobs.running.launch import Launch, run_command, until_stopped
 from beam_jobs.storage import files
 from beam_jobs.writing.output import check_names, is_published
 from beam_jobs.writing.output_lock import output_lock
@@ -97,4 +97,4 @@ def _print_summary(options: PredictOptions, output: str) -> int:
 
 
 if __name__ == "__main__":
-    run_program(main)
+    run_command(main)

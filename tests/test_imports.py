@@ -36,7 +36,7 @@ def modules(package: str) -> list[str]:
     found = [
         ".".join(path.relative_to(ROOT).with_suffix("").parts)
         for path in sorted((ROOT / package).rglob("*.py"))
-        if path.name not in ("__main__.py", "local_worker.py")
+        if path.name != "__main__.py"
     ]
     assert found
     return found

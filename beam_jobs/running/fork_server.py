@@ -10,16 +10,13 @@ Beam's protocol: https://s.apache.org/beam-fn-api-container-contract
 import argparse
 import gc
 import json
-import logging
 import os
-import signal
 import socket
 import sys
-import threading
 import time
-import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +30,7 @@ from apache_beam.runners.worker import sdk_worker_main
 from apache_beam.runners.worker.worker_id_interceptor import WorkerIdInterceptor
 from google.protobuf import json_format
 
-# What jobs send to workers: imported before the fork.
+from beam_jobs.running.forked_process import end_with, ended, run_and_exit
 from beam_jobs.running.sdk_worker import BEGUN, LENGTH, lock
 
 _PROVISION_TIMEOUT_S = 60
@@ -70,7 +67,7 @@ def serve(listener: socket.socket, path: Path, *, idle_s: float = _IDLE_S) -> No
             with connection:
                 if worker := _fork(connection, listener):
                     workers.add(worker)
-        workers -= _ended(workers)
+        workers -= ended(workers)
         if workers:
             busy_s = time.monotonic()
         elif time.monotonic() - busy_s > idle_s and _close(listener, path):
@@ -92,10 +89,6 @@ def _close(listener: socket.socket, path: Path) -> bool:
     return False
 
 
-def _ended(workers: set[int]) -> set[int]:
-    return {worker for worker in workers if os.waitpid(worker, os.WNOHANG)[0]}
-
-
 def _fork(connection: socket.socket, listener: socket.socket) -> int:
     """Forks a worker, and returns its process id; 0 if nothing was asked for."""
     connection.settimeout(_REQUEST_TIMEOUT_S)
@@ -110,42 +103,25 @@ def _fork(connection: socket.socket, listener: socket.socket) -> int:
     worker = os.fork()
     if not worker:
         listener.close()
-        _be_worker(request, outputs, connection)
+        run_and_exit(partial(_be_worker, request, outputs, connection), connection)
     for output in outputs:
         os.close(output)
     return worker
 
 
 def _be_worker(request: dict[str, Any], outputs: Sequence[int], connection: socket.socket) -> None:
-    """Does a worker's work in a forked process, and ends it."""
-    status = 1
-    try:
-        for output, number in zip(outputs, (1, 2), strict=True):
-            os.dup2(output, number)
-            os.close(output)
-        os.environ.clear()
-        os.environ.update(request["environment"])
-        os.chdir(request["directory"])
-        connection.settimeout(None)
-        connection.sendall(BEGUN)
-        threading.Thread(target=_end_with, args=(connection,), daemon=True).start()
-        os.environ.update(worker_environment(worker_arguments(request["arguments"])))
-        sdk_worker_main.main([])
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        logging.shutdown()
-        sys.stdout.flush()
-        with suppress(OSError):  # who asked has ended
-            connection.sendall(bytes([status]))
-        os._exit(status)
-
-
-def _end_with(connection: socket.socket) -> None:
-    """Ends this process as soon as the one that asked for it has ended."""
-    connection.recv(1)
-    os.kill(os.getpid(), signal.SIGTERM)
+    """Does a worker's work in a forked process."""
+    for output, number in zip(outputs, (1, 2), strict=True):
+        os.dup2(output, number)
+        os.close(output)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["directory"])
+    connection.settimeout(None)
+    connection.sendall(BEGUN)
+    end_with(connection)
+    os.environ.update(worker_environment(worker_arguments(request["arguments"])))
+    sdk_worker_main.main([])
 
 
 def worker_arguments(argv: Sequence[str]) -> argparse.Namespace:

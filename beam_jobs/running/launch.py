@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
@@ -12,11 +13,26 @@ from beam_jobs.options import JobOptions
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.running import progress
 from beam_jobs.running.engines import RunnerError
+from beam_jobs.running.local_workers import LocalWorkers
 from beam_jobs.running.runner import beam_options, choose_runner, is_local_runner
 from beam_jobs.running.stop_signals import StopSignals
 from beam_jobs.running.thread_failures import ThreadFailures
 from beam_jobs.storage import files
 from schemas.command_line import CommandParser
+from schemas.program import run_program
+
+
+def run_command(main: Callable[[], int]) -> NoReturn:
+    """Runs the `main` of a command that launches jobs, in a program that does nothing else."""
+
+    def run() -> int:
+        try:
+            return main()
+        finally:
+            LocalWorkers.close()
+
+    LocalWorkers.may_fork = True
+    run_program(run)
 
 
 def until_stopped(command: Callable[[StopSignals], int]) -> int:

@@ -1,8 +1,6 @@
 """The choice of a runner, with options that avoid the traps of the local ones."""
 
 import os
-import shlex
-import sys
 from collections.abc import Sequence
 
 from apache_beam.options.pipeline_options import (
@@ -19,9 +17,7 @@ from apache_beam.runners import create_runner
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.runner import PipelineRunner
-from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
-import beam_jobs.running.local_worker_handler  # noqa: F401  (takes the place of Beam's)
 from beam_jobs.running.engines import (
     RunnerError,
     is_flink,
@@ -29,6 +25,8 @@ from beam_jobs.running.engines import (
     set_worker_process,
 )
 from beam_jobs.running.flink import set_flink_options
+from beam_jobs.running.local_worker_handler import LocalWorkerEnvironment
+from beam_jobs.running.local_workers import LocalWorkers
 from beam_jobs.running.spark import set_spark_options
 
 _LOCAL = ("local", "directrunner", "switchingdirectrunner", "fnapirunner")
@@ -97,13 +95,11 @@ def _local_runner(options: PipelineOptions, workers: int | None) -> PipelineRunn
     worker_options.default_sdk_harness_log_level = (
         worker_options.default_sdk_harness_log_level or "CRITICAL"
     )
+    LocalWorkers.server()  # now, as it may be forked before the job begins only
     # Worker processes get their options, such as those for S3, only from here.
     encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
     return fn_runner.FnApiRunner(
-        default_environment=SubprocessSDKEnvironment.from_command_string(
-            # With `exec` no shell stays in between, which would survive its worker.
-            f"exec {shlex.quote(sys.executable)} -m beam_jobs.running.local_worker"
-        ),
+        default_environment=LocalWorkerEnvironment(),
         provision_info=fn_runner.ExtendedProvisionInfo(
             beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
         ),

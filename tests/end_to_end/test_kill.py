@@ -68,14 +68,13 @@ def wait_for(pattern: str, count: int, folder: Path, process: subprocess.Popen) 
 
 
 def workers_of(process: subprocess.Popen) -> list[Any]:
-    """Worker processes of a build, as psutil's; other programs may be children for a moment."""
+    """Worker processes of a build, as psutil's: children of the process that forks them."""
     psutil = pytest.importorskip("psutil")
     workers = []
     with suppress(psutil.NoSuchProcess):
-        for each in psutil.Process(process.pid).children(recursive=True):
-            with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-                if "beam_jobs.running.local_worker" in each.cmdline():
-                    workers.append(each)
+        for server in psutil.Process(process.pid).children():
+            with suppress(psutil.NoSuchProcess):
+                workers += server.children()
     return workers
 
 
@@ -189,3 +188,16 @@ def test_a_worker_killed_before_it_has_connected_is_named(many: Path, tmp_path: 
         time.sleep(0.005)
     assert process.poll() is None, "the build ended before it had started a worker"
     killed_worker_is_named(process)
+
+
+def test_nothing_outlives_a_build_that_was_killed_alone(many: Path, tmp_path: Path):
+    psutil = pytest.importorskip("psutil")
+    process = start(many, tmp_path / "out")
+    wait_for("out/_staging/prepared/*.npz", 1, tmp_path, process)
+    assert process.poll() is None, "the build ended before it had prepared a chunk"
+    others = psutil.Process(process.pid).children(recursive=True)
+    assert len(others) == 3  # two workers, and what forked them
+    process.kill()
+    process.wait()
+    _, alive = psutil.wait_procs(others, timeout=60)
+    assert not alive

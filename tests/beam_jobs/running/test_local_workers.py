@@ -1,0 +1,91 @@
+"""Workers of this process, in which the server is a program of its own."""
+
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("apache_beam")
+pytest.importorskip("psutil")
+
+import psutil
+
+from beam_jobs.errors import WORKER_KILLED
+from beam_jobs.running.local_workers import LocalWorker, LocalWorkers
+
+
+@pytest.fixture
+def endless() -> Iterator[dict[str, str]]:
+    """Variables of a worker that waits for an answer, which does not come."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f'url: "127.0.0.1:{silent.getsockname()[1]}"'
+        yield {"CONTROL_API_SERVICE_DESCRIPTOR": url, "WORKER_ID": "1"}
+
+
+def servers() -> list[Any]:
+    return [
+        child
+        for child in psutil.Process().children()
+        if child.cmdline()[1:3] == ["-m", "beam_jobs.running.local_workers"]
+    ]
+
+
+@pytest.fixture(autouse=True)
+def _no_server():
+    LocalWorkers.close()
+    yield
+    LocalWorkers.close()
+
+
+def only_worker(server: Any) -> Any:
+    """The worker of a server, once it has begun."""
+    deadline = time.monotonic() + 60
+    while not (workers := server.children()):
+        assert time.monotonic() < deadline, "no worker begins"
+        time.sleep(0.01)
+    (worker,) = workers
+    return worker
+
+
+def test_one_server_for_all_workers():
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match=r"^a worker process ended with status 1$"):
+            LocalWorker({}).wait()  # it lacks what Beam needs
+    assert len(servers()) == 1
+
+
+def test_a_killed_worker_is_told(endless: dict[str, str]):
+    worker = LocalWorker(endless)
+    only_worker(*servers()).kill()
+    with pytest.raises(RuntimeError, match=f"^{WORKER_KILLED}$"):
+        worker.wait()
+
+
+def test_a_killed_server_is_started_anew():
+    first = LocalWorkers.server()
+    assert LocalWorkers.server() is first
+    (process,) = servers()
+    process.kill()
+    process.wait()
+    with pytest.raises(RuntimeError, match=r"status 1$"):  # of a new server
+        LocalWorker({}).wait()
+    assert servers()[0].pid != process.pid
+
+
+def test_workers_end_with_the_server(endless: dict[str, str]):
+    worker = LocalWorker(endless)
+    (server,) = servers()
+    child = only_worker(server)
+    LocalWorkers.close()
+    assert not server.is_running()
+    assert not child.is_running()
+    with pytest.raises(RuntimeError, match=f"^{WORKER_KILLED}$"):
+        worker.wait()
+
+
+def test_nothing_to_close():
+    assert not servers()
+    LocalWorkers.close()
+    assert not servers()
