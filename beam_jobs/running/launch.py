@@ -12,6 +12,7 @@ from beam_jobs.errors import failure_in
 from beam_jobs.options import JobOptions
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.running import progress
+from beam_jobs.running.beam_start import dofn_specs_kept
 from beam_jobs.running.engines import RunnerError
 from beam_jobs.running.local_workers import LocalWorkers
 from beam_jobs.running.runner import beam_options, choose_runner, is_local_runner
@@ -107,7 +108,7 @@ class Launch:
           Exception: what ended the job, if there is no sentence for it.
         """
         shown = self.is_local and has_bar and not self.args.quiet
-        with ThreadFailures() as failures:
+        with ThreadFailures() as failures, dofn_specs_kept():
             try:
                 pipeline = beam.Pipeline(runner=self._runner, options=self.beam_options)
                 add(pipeline)

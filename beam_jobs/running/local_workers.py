@@ -38,6 +38,8 @@ if __name__ == "__main__":
 
 from apache_beam.runners.worker import sdk_worker_main
 
+from beam_jobs.running.beam_start import dofn_specs_kept
+
 _MODULE = "beam_jobs.running.local_workers"
 
 
@@ -185,7 +187,7 @@ def _be_worker(connection: socket.socket) -> None:
     # It raises the level of all logs until it knows the options, and greets.
     logging.getLogger(sdk_worker_main.__name__).setLevel(logging.CRITICAL)
     # It prints the traceback of each failure, which the launching process is sent as well.
-    with Path(os.devnull).open("w") as nothing, redirect_stderr(nothing):
+    with Path(os.devnull).open("w") as nothing, redirect_stderr(nothing), dofn_specs_kept():
         sdk_worker_main.main([])
 
 

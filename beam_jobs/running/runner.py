@@ -18,6 +18,7 @@ from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.runner import PipelineRunner
 
+from beam_jobs.running.beam_start import KeptOptions
 from beam_jobs.running.engines import (
     RunnerError,
     is_flink,
@@ -49,7 +50,7 @@ def beam_options(arguments: Sequence[str]) -> PipelineOptions:
             f"unknown argument {stray[0]}: see --help for the command's options; any other must "
             "be one of Beam's pipeline options"
         )
-    return PipelineOptions(list(arguments))
+    return KeptOptions(list(arguments))
 
 
 def is_local_runner(name: str) -> bool:

@@ -10,6 +10,7 @@ pytest.importorskip("apache_beam")
 import apache_beam as beam
 from apache_beam.options import pipeline_options
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from apache_beam.transforms import userstate
 
 
 def _control_connection() -> Any:
@@ -24,6 +25,10 @@ def _option_classes() -> Any:
     return pipeline_options.DirectOptions
 
 
+def _userstate() -> Any:
+    return userstate
+
+
 def _module() -> Any:
     return pipeline_options
 
@@ -31,6 +36,7 @@ def _module() -> Any:
 @pytest.mark.parametrize(
     ("module", "owner", "attribute"),
     [
+        ("beam_start", _userstate, "get_dofn_specs"),
         ("local_worker_handler", _control_connection, "_futures_by_id"),
         ("local_worker_handler", _servicer, "_DONE_MARKER"),
         ("runner", _option_classes, "_add_argparse_args"),
