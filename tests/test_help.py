@@ -65,7 +65,9 @@ def commands_of(package: str) -> Iterator[str]:
             for each in statements
             if isinstance(each, ast.If) and ast.unparse(each.test) == "__name__ == '__main__'"
         ]
-        if has_main and any("run_program(" in ast.unparse(guard) for guard in guards):
+        if has_main and any(
+            re.search(r"run_(program|command)\(", ast.unparse(each)) for each in guards
+        ):
             yield f"{package}.{path.stem}"
 
 

@@ -30,6 +30,7 @@ from apache_beam.runners.worker import sdk_worker_main
 from apache_beam.runners.worker.worker_id_interceptor import WorkerIdInterceptor
 from google.protobuf import json_format
 
+from beam_jobs.running.beam_start import dofn_specs_kept
 from beam_jobs.running.forked_process import end_with, ended, run_and_exit
 from beam_jobs.running.sdk_worker import BEGUN, LENGTH, lock
 
@@ -121,7 +122,8 @@ def _be_worker(request: dict[str, Any], outputs: Sequence[int], connection: sock
     connection.sendall(BEGUN)
     end_with(connection)
     os.environ.update(worker_environment(worker_arguments(request["arguments"])))
-    sdk_worker_main.main([])
+    with dofn_specs_kept():
+        sdk_worker_main.main([])
 
 
 def worker_arguments(argv: Sequence[str]) -> argparse.Namespace:

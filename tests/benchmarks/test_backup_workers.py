@@ -10,8 +10,10 @@ pytest.importorskip("psutil")
 pytest.importorskip("tensorflow")
 
 from benchmarks import backup_workers
+from benchmarks.harness import local_cluster
 from benchmarks.harness.stragglers import Delays, simulate_step_s
 from tests.support.dataset_factory import write_dataset
+from tests.support.forked import popen
 
 
 def simulated(backups: int, delays: Delays) -> float:
@@ -62,7 +64,10 @@ def test_errors(option: str, sentence: str, capsys: pytest.CaptureFixture[str]):
     assert sentence in capsys.readouterr().err
 
 
-def test_it_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_it_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(local_cluster.subprocess, "Popen", popen(tmp_path))
     directory = write_dataset(tmp_path / "receipts")
     written = tmp_path / "figures.json"
     arguments = ["--workers=1", "--backups=1", "--steps=20", "--global-batch-size=8"]

@@ -59,7 +59,7 @@ def version_1_is_read(root: str) -> Iterator[list[str | None]]:
     ended = threading.Event()
 
     def read() -> None:
-        while not ended.is_set():
+        while not ended.wait(0.1):
             try:
                 for split in read_manifest(root, 1).splits.values():
                     for shard in split.shards:
@@ -87,7 +87,7 @@ def kill_when(arguments: list[str], reached: Callable[[], bool]) -> None:
         stderr=subprocess.DEVNULL,
     )
     while process.poll() is None and not reached():
-        time.sleep(0.01)
+        time.sleep(0.05)
     assert process.poll() is None, "the build ended before it could be killed"
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()

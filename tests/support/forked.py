@@ -6,12 +6,14 @@ own and has run no operation of TensorFlow, so that a fork of it is like a progr
 imported both.
 """
 
+import itertools
 import multiprocessing
 import os
 import runpy
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 # What a program imports itself is imported there already; `pipeline.train` imports all of it.
@@ -57,6 +59,32 @@ class ForkedProgram:
     def kill(self) -> None:
         """SIGKILL."""
         self._process.kill()
+
+
+def popen(folder: Path) -> Callable[..., Any]:
+    """Returns what takes the place of `subprocess.Popen` for commands that begin with `python -m`.
+
+    Args:
+      folder: where the output of the programs goes.
+    """
+    numbers = itertools.count()
+
+    class Popen(ForkedProgram):
+        def __init__(self, command: Sequence[str], *, env: Mapping[str, str], **_: Any) -> None:
+            files = [folder / f"{next(numbers)}-{name}" for name in ("output", "errors")]
+            output, errors = files
+            arguments = command[command.index("-m") + 1 :]
+            super().__init__(
+                arguments, environment=env, directory=Path.cwd(), output=output, errors=errors
+            )
+            self._files = files
+
+        def communicate(self) -> tuple[str, str]:
+            self.wait()
+            output, errors = (path.read_text() for path in self._files)
+            return output, errors
+
+    return Popen
 
 
 def _run(
