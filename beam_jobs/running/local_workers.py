@@ -139,7 +139,8 @@ class LocalWorker:
         Raises:
           RuntimeError: it was killed, or has failed.
         """
-        with self._connection:
+        status = b""
+        with self._connection, suppress(ConnectionResetError):  # killed before it had read all
             status = self._connection.recv(1)
         if not status:
             raise RuntimeError(WORKER_KILLED)

@@ -1,10 +1,6 @@
 """Appending to a dataset on an object store: killed, resumed, and read meanwhile."""
 
 import io
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +21,7 @@ from beam_jobs.writing import publish
 from beam_jobs.writing.output import read_manifest
 from schemas.tfrecord import read_records
 from tests.support.dataset_files import manifest_of
+from tests.support.forked import ForkedProgram
 from tests.support.receipts import contents, read_table, write_receipts, write_table
 from tests.support.stores import TestStore, started
 
@@ -80,17 +77,11 @@ def version_1_is_read(root: str) -> Iterator[list[str | None]]:
 
 def kill_when(arguments: list[str], reached: Callable[[], bool]) -> None:
     """Runs a build, and kills it once something is reached."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "beam_jobs.build", *arguments],
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    process = ForkedProgram(["beam_jobs.build", *arguments], has_session=True)
     while process.poll() is None and not reached():
         time.sleep(0.05)
     assert process.poll() is None, "the build ended before it could be killed"
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    process.kill_session()
 
 
 def test_a_killed_append_resumes_and_the_older_version_is_read(

@@ -1,10 +1,6 @@
 """A forgetting that is killed: the same command finishes it, on a disk and on object stores."""
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +21,7 @@ from beam_jobs.verify import main as verify_main
 from beam_jobs.verify import verify
 from schemas.file_names import COMPLETED
 from tests.support.dataset_files import manifest_of
+from tests.support.forked import ForkedProgram
 from tests.support.grown import table_of, truth_of
 from tests.support.receipts import contents
 from tests.support.stores import TestStore, started
@@ -49,17 +46,12 @@ def ids_file(folder: Path, rows: list[dict]) -> Path:
 
 def kill_when(arguments: list[str], reached: Callable[[], bool]) -> bool:
     """Runs the command, and kills it once something is reached; returns whether it still ran."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "beam_jobs.forget", *arguments],
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    process = ForkedProgram(["beam_jobs.forget", *arguments], has_session=True)
     while process.poll() is None and not reached():
         time.sleep(0.001)
     ran = process.poll() is None
     if ran:
-        os.killpg(process.pid, signal.SIGKILL)
+        process.kill_session()
     process.wait()
     return ran
 

@@ -4,12 +4,9 @@ Each kill leaves its work to the next launch in the same directory, and all the 
 before can be read.
 """
 
-import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +16,7 @@ import pytest
 pytest.importorskip("apache_beam")
 
 from beam_jobs.compact import main as compact
+from tests.support.forked import ForkedProgram
 from tests.support.kills import Change, check_killed, exit_code_at, version_is_read
 from tests.support.receipts import contents, read_table, write_receipts, write_table
 
@@ -108,20 +106,13 @@ def test_an_append_killed_at_random_moments_resumes(append: Append, tmp_path: Pa
     with version_is_read(output, 1) as readings:
         for pattern, number in MOMENTS:
             found = set(output.glob(pattern))
-            process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "beam_jobs.build", "--workers=2"),
-                    *append.arguments(output),
-                ],
-                start_new_session=True,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
+            command = ["beam_jobs.build", "--workers=2", *append.arguments(output)]
+            process = ForkedProgram(command, has_session=True)
             while len(set(output.glob(pattern)) - found) < number and process.poll() is None:
                 time.sleep(0.005)
-            assert process.returncode is None, f"the append ended before {pattern}"
+            assert process.poll() is None, f"the append ended before {pattern}"
             time.sleep(rng.random() / 20)
-            os.killpg(process.pid, signal.SIGKILL)
+            process.kill_session()
             # The last moment is so near the end that the build may have ended by itself.
             reached += process.wait() == -signal.SIGKILL
             check_killed(output, before, expected)

@@ -1,40 +1,60 @@
-"""Programs that use TensorFlow, forked from a process that has imported it.
+"""Programs that use TensorFlow or Beam, forked from a process that has imported both.
 
-A program needs four seconds of a core to import TensorFlow and Keras, and tests start some two
-hundred. Python's fork server imports them once for each process of pytest. It has no thread of its
-own and has run no operation of TensorFlow, so that a fork of it is like a program that has just
-imported both.
+A program needs four seconds of a core to import TensorFlow and Keras, two to import Beam, and tests
+start some three hundred. Python's fork server imports them once for each process of pytest. It has
+no thread of its own and has run no operation of TensorFlow, so that a fork of it is like a program
+that has just imported both.
 """
 
 import itertools
 import multiprocessing
 import os
 import runpy
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-_CONTEXT = multiprocessing.get_context("forkserver")
-# What a program imports itself is imported there already; `pipeline.train` imports all of it.
-_CONTEXT.set_forkserver_preload(["pipeline.train"])
+ROOT = Path(__file__).parents[2]
+CONTEXT = multiprocessing.get_context("forkserver")
+# These import all that a program imports itself; what is not installed is left out.
+CONTEXT.set_forkserver_preload(["beam_jobs.build", "pipeline.train"])
 
 
 class ForkedProgram:
-    """`python -m MODULE ARGUMENT…` as a fork; it has the methods of `subprocess.Popen`."""
+    """`python -m MODULE ARGUMENT…` as a fork; it has the methods of `subprocess.Popen`.
+
+    Args:
+      arguments: the module, and its arguments.
+      environment: its variables, those of this process if None.
+      directory: where it works.
+      output: file to which its output is appended.
+      errors: file to which its messages are appended.
+      has_session: whether it gets a session of its own, to be killed with all of its processes.
+    """
 
     def __init__(
         self,
         arguments: Sequence[str],
         *,
-        environment: Mapping[str, str],
-        directory: Path,
-        output: Path,
-        errors: Path,
+        environment: Mapping[str, str] | None = None,
+        directory: Path = ROOT,
+        output: Path = Path(os.devnull),
+        errors: Path = Path(os.devnull),
+        has_session: bool = False,
     ) -> None:
-        work = (list(arguments), dict(environment), directory, output, errors)
-        self._process = _CONTEXT.Process(target=_run, args=work)
+        variables = dict(os.environ if environment is None else environment)
+        work = (list(arguments), variables, directory, output, errors, has_session)
+        self._process = CONTEXT.Process(target=_run, args=work)
         self._process.start()
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._process.pid is not None
+        return self._process.pid
 
     def poll(self) -> int | None:
         """The exit status, the negative number of the signal that killed it, or None."""
@@ -49,8 +69,7 @@ class ForkedProgram:
 
     def send_signal(self, number: int) -> None:
         """Sends a signal."""
-        assert self._process.pid is not None
-        os.kill(self._process.pid, number)
+        os.kill(self.pid, number)
 
     def terminate(self) -> None:
         """SIGTERM."""
@@ -59,6 +78,12 @@ class ForkedProgram:
     def kill(self) -> None:
         """SIGKILL."""
         self._process.kill()
+
+    def kill_session(self) -> None:
+        """SIGKILL, to all processes of its session."""
+        with suppress(ProcessLookupError):  # it has just ended
+            os.killpg(self.pid, signal.SIGKILL)
+        self.wait()
 
 
 def popen(folder: Path) -> Callable[..., Any]:
@@ -93,8 +118,11 @@ def _run(
     directory: Path,
     output: Path,
     errors: Path,
+    has_session: bool,
 ) -> None:
     """Becomes the program, in the forked process."""
+    if has_session:
+        os.setsid()
     for path, number in ((output, 1), (errors, 2)):
         with path.open("a") as file:
             os.dup2(file.fileno(), number)

@@ -1,6 +1,5 @@
 """Kills of commands at moments that a test names, and what must hold after each."""
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 from beam_jobs.writing.output import read_manifest
 from schemas.file_names import COMPLETED
 from schemas.tfrecord import read_records
+from tests.support.forked import CONTEXT
 from tests.support.receipts import contents
 
 NEWEST = frozenset({COMPLETED, "dataset_info.json", "features.json"})  # of the newest version
@@ -53,9 +53,7 @@ def exit_code_at(change: Change, module: str, arguments: Sequence[str], director
     Returns:
       -9 if it was killed, its own exit status if it never made such a change.
     """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([module])
-    process = context.Process(target=_run, args=(change, module, arguments, directory))
+    process = CONTEXT.Process(target=_run, args=(change, module, arguments, directory))
     process.start()
     process.join()
     assert process.exitcode is not None

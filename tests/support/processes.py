@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.addresses import free_addresses
-from tests.support.forked import ForkedProgram
+from tests.support.forked import ROOT, ForkedProgram
 
-ROOT = Path(__file__).parents[2]
 TIME_LIMIT_S = 200
 
 

@@ -1,4 +1,4 @@
-"""What is kept of Beam's answers is what Beam would answer."""
+"""Answers of Beam that are kept are those that it gives."""
 
 import pickle
 from typing import Any

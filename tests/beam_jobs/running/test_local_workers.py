@@ -63,6 +63,19 @@ def test_a_killed_worker_is_told(endless: dict[str, str]):
         worker.wait()
 
 
+def test_a_worker_killed_before_it_has_read_its_request_is_told(
+    endless: dict[str, str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("LONG", "x" * 100_000)
+    LocalWorkers.server()
+    (server,) = servers()
+    server.suspend()
+    worker = LocalWorker(endless)
+    server.kill()
+    with pytest.raises(RuntimeError, match=f"^{WORKER_KILLED}$"):
+        worker.wait()
+
+
 def test_a_killed_server_is_started_anew():
     first = LocalWorkers.server()
     assert LocalWorkers.server() is first
