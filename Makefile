@@ -5,7 +5,7 @@ BIN := .venv/bin
 DEMO := demo
 DIST := dist
 # Tests that wait for processes of their own leave a core idle: more of them run at a time than there are cores.
-JOBS ?= 3
+JOBS ?= 4
 # uv makes the other environments. It takes the Python there is, and trusts the certificates that the system does.
 UV_VERSION := 0.13.9
 UV := .venv-uv-$(UV_VERSION)/bin/uv

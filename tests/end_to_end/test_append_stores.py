@@ -113,6 +113,7 @@ def test_a_killed_append_resumes_and_the_older_version_is_read(
     assert verify_main([root, "--quiet", "--workers=1", *server.options]) == 0
 
 
+@pytest.mark.parametrize("server", ["s3"], indirect=True)
 def test_an_append_that_follows_one_without_its_clean_up_can_be_killed_too(
     server: TestStore, parts: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ):
@@ -133,6 +134,7 @@ def test_an_append_that_follows_one_without_its_clean_up_can_be_killed_too(
     assert read_manifest(root).version == 2
 
 
+@pytest.mark.parametrize("server", ["gs"], indirect=True)
 def test_a_compaction_gives_the_same_bytes(server: TestStore, parts, tmp_path: Path):
     root = files.join(server.root, "compacted")
     for output in (str(tmp_path / "out"), root):

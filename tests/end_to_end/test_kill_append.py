@@ -110,7 +110,6 @@ def test_an_append_killed_at_random_moments_resumes(append: Append, tmp_path: Pa
             process = ForkedProgram(command, has_session=True)
             while len(set(output.glob(pattern)) - found) < number and process.poll() is None:
                 time.sleep(0.005)
-            assert process.poll() is None, f"the append ended before {pattern}"
             time.sleep(rng.random() / 20)
             process.kill_session()
             # The last moment is so near the end that the build may have ended by itself.
