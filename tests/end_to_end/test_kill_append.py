@@ -109,8 +109,8 @@ def test_an_append_killed_at_random_moments_resumes(append: Append, tmp_path: Pa
             command = ["beam_jobs.build", "--workers=2", *append.arguments(output)]
             process = ForkedProgram(command, has_session=True)
             while len(set(output.glob(pattern)) - found) < number and process.poll() is None:
-                time.sleep(0.005)
-            time.sleep(rng.random() / 20)
+                time.sleep(0.001)
+            time.sleep(rng.random() / 100)
             process.kill_session()
             # The last moment is so near the end that the build may have ended by itself.
             reached += process.wait() == -signal.SIGKILL

@@ -12,6 +12,7 @@ import os
 import runpy
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -49,6 +50,9 @@ class ForkedProgram:
         work = (list(arguments), variables, directory, output, errors, has_session)
         self._process = CONTEXT.Process(target=_run, args=work)
         self._process.start()
+        with suppress(ProcessLookupError):  # it has ended already
+            while has_session and os.getsid(self.pid) != self.pid:
+                time.sleep(0.001)
 
     @property
     def pid(self) -> int:
