@@ -61,7 +61,9 @@ class WorkerServer:
             else:
                 theirs.set_inheritable(True)
                 command = [sys.executable, "-m", _MODULE, str(theirs.fileno())]
-                self._process = os.posix_spawn(sys.executable, command, os.environ)
+                # It finds modules where this process does, as in a folder that a notebook added.
+                variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+                self._process = os.posix_spawn(sys.executable, command, variables)
 
     def is_alive(self) -> bool:
         """Returns whether it can still be asked."""

@@ -1,8 +1,10 @@
 """Workers of this process, in which the server is a program of its own."""
 
+import os
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -96,6 +98,15 @@ def test_workers_end_with_the_server(endless: dict[str, str]):
     assert not child.is_running()
     with pytest.raises(RuntimeError, match=f"^{WORKER_KILLED}$"):
         worker.wait()
+
+
+def test_a_server_finds_modules_where_this_process_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    LocalWorkers.server()
+    (server,) = servers()
+    assert server.environ()["PYTHONPATH"].split(os.pathsep)[0] == str(tmp_path)
 
 
 def test_nothing_to_close():
