@@ -28,6 +28,7 @@ from pipeline.sampling.plan import example_seeds
 STAGES = ("plan", "read", "parse", "decode", "batch", "device")
 SHUFFLE_BUFFER = 1000  # records
 _ALIVE_S = 2
+_ENDLESS = 2**62
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -231,13 +232,17 @@ class _SlowReader:
     def read(self, batches: tf.data.Dataset, **options: Any) -> tf.data.Dataset:
         records = self.reader.read(batches, **options)
         if self.reading_ms:
+            # Not the records themselves pass through the op that sleeps: it holds its lock while
+            # its input makes an element, and an iterator that ends in that moment waits for ever,
+            # should the input wait for the same end.
             variant = tf.raw_ops.SleepDataset(
-                input_dataset=tf.data.experimental.to_variant(records),
+                input_dataset=tf.data.experimental.to_variant(tf.data.Dataset.range(_ENDLESS)),
                 sleep_microseconds=tf.cast(self.reading_ms * 1e3, tf.int64),
-                output_types=[tf.string],
+                output_types=[tf.int64],
                 output_shapes=[tf.TensorShape([])],
             )
-            records = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
+            ticks = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.int64))
+            records = tf.data.Dataset.zip(records, ticks).map(lambda record, _: record)
         if self.decoding_ms:
             records = records.map(self._compute, num_parallel_calls=tf.data.AUTOTUNE)
         return records
