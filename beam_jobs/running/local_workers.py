@@ -131,7 +131,7 @@ class LocalWorker:
         self._connection, theirs = socket.socketpair()
         with theirs:
             LocalWorkers.server().fork(theirs)
-        request = json.dumps([str(Path.cwd()), {**os.environ, **variables}])
+        request = json.dumps([str(Path.cwd()), sys.path, {**os.environ, **variables}])
         with suppress(BrokenPipeError):  # it was killed: `wait` says so
             self._connection.sendall(f"{request}\n".encode())
 
@@ -181,7 +181,7 @@ def _be_worker(connection: socket.socket) -> None:
         request = stream.readline()
     if not request.endswith("\n"):  # who asked has ended
         return
-    directory, environment = json.loads(request)
+    directory, sys.path[:], environment = json.loads(request)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(directory)

@@ -25,6 +25,7 @@ LAST = f"{IMAGES - 1}.png"
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets this process and those that it starts import a TensorFlow that stands in."""
     monkeypatch.setitem(sys.modules, "tensorflow", fake_model.stand_in())
+    monkeypatch.syspath_prepend(fake_model.STAND_IN)
     for name, value in fake_model.variables().items():
         monkeypatch.setenv(name, value)
     boundary._load.cache_clear()
