@@ -62,7 +62,7 @@ class WorkerServer:
                 theirs.set_inheritable(True)
                 command = [sys.executable, "-m", _MODULE, str(theirs.fileno())]
                 # It finds modules where this process does, as in a folder that a notebook added.
-                variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+                variables = {**os.environ, "PYTHONPATH": os.pathsep.join(_module_folders())}
                 self._process = os.posix_spawn(sys.executable, command, variables)
 
     def is_alive(self) -> bool:
@@ -71,6 +71,8 @@ class WorkerServer:
             self._requests.recv(1, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return True
+        except ConnectionResetError:  # killed before it had read all
+            return False
         return False
 
     def fork(self, connection: socket.socket) -> None:
@@ -131,7 +133,7 @@ class LocalWorker:
         self._connection, theirs = socket.socketpair()
         with theirs:
             LocalWorkers.server().fork(theirs)
-        request = json.dumps([str(Path.cwd()), sys.path, {**os.environ, **variables}])
+        request = json.dumps([str(Path.cwd()), _module_folders(), {**os.environ, **variables}])
         with suppress(BrokenPipeError):  # it was killed: `wait` says so
             self._connection.sendall(f"{request}\n".encode())
 
@@ -148,6 +150,11 @@ class LocalWorker:
             raise RuntimeError(WORKER_KILLED)
         if status[0]:
             raise RuntimeError(f"a worker process ended with status {status[0]}")
+
+
+def _module_folders() -> list[str]:
+    """Returns where this process finds modules; Python passes over a Path, which is no text."""
+    return [each or str(Path.cwd()) for each in sys.path if isinstance(each, str)]
 
 
 def _serve(requests: socket.socket) -> None:

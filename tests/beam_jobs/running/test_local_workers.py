@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,6 +77,8 @@ def test_a_worker_killed_before_it_has_read_its_request_is_told(
     server.kill()
     with pytest.raises(RuntimeError, match=f"^{WORKER_KILLED}$"):
         worker.wait()
+    with pytest.raises(RuntimeError, match=r"status 1$"):  # of a new server
+        LocalWorker({}).wait()
 
 
 def test_a_killed_server_is_started_anew():
@@ -104,6 +107,7 @@ def test_a_server_finds_modules_where_this_process_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, tmp_path / "passed over, as it is no text"])
     LocalWorkers.server()
     (server,) = servers()
     assert server.environ()["PYTHONPATH"].split(os.pathsep)[0] == str(tmp_path)
