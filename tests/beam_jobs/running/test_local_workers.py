@@ -42,14 +42,19 @@ def _no_server():
     LocalWorkers.close()
 
 
-def only_worker(server: Any) -> Any:
-    """The worker of a server, once it has begun."""
+def begun(variables: dict[str, str]) -> tuple[LocalWorker, Any, Any]:
+    """A worker that has begun, its server's process and its own."""
+    # As long as the server imports Beam, other programs may be its children for a moment.
+    with pytest.raises(RuntimeError, match=r"status 1$"):
+        LocalWorker({}).wait()
+    (server,) = servers()
+    before = server.children()
+    worker = LocalWorker(variables)
     deadline = time.monotonic() + 60
-    while not (workers := server.children()):
+    while not (new := set(server.children()) - set(before)):
         assert time.monotonic() < deadline, "no worker begins"
         time.sleep(0.01)
-    (worker,) = workers
-    return worker
+    return worker, server, new.pop()
 
 
 def test_one_server_for_all_workers():
@@ -60,8 +65,8 @@ def test_one_server_for_all_workers():
 
 
 def test_a_killed_worker_is_told(endless: dict[str, str]):
-    worker = LocalWorker(endless)
-    only_worker(*servers()).kill()
+    worker, _, process = begun(endless)
+    process.kill()
     with pytest.raises(RuntimeError, match=f"^{WORKER_KILLED}$"):
         worker.wait()
 
@@ -93,9 +98,7 @@ def test_a_killed_server_is_started_anew():
 
 
 def test_workers_end_with_the_server(endless: dict[str, str]):
-    worker = LocalWorker(endless)
-    (server,) = servers()
-    child = only_worker(server)
+    worker, server, child = begun(endless)
     LocalWorkers.close()
     assert not server.is_running()
     assert not child.is_running()
