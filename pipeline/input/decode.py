@@ -61,17 +61,32 @@ def decode_batches(
             stored_pixels, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
         )
 
-    def image(serialized: tf.Tensor, *seed: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        values = parse_features(serialized, {*columns, ENCODED, HEIGHT, WIDTH}, info, config)
-        images = _image(values, *seed, info=info, config=config)
-        return images, {name: values[name] for name in columns}
+    def decode(serialized: tf.Tensor, *seed: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        return decode_record(serialized, info, config, names, *seed)
 
     decoded = tf.data.Dataset.zip((records, seeds) if config.crop else (records,))
     # TensorFlow fuses `map` and `batch`, and begins the next batch only if more calls are allowed
     # than a batch has images; AUTOTUNE allows one per core.
     calls = config.parallel_decodes or batch_size + _NEXT_DECODES * len(os.sched_getaffinity(0))
-    images = decoded.map(image, num_parallel_calls=calls, deterministic=True)
+    images = decoded.map(decode, num_parallel_calls=calls, deterministic=True)
     return images.batch(batch_size, drop_remainder=True)
+
+
+def decode_record(
+    serialized: tf.Tensor,
+    info: DatasetInfo,
+    config: InputConfig,
+    names: Sequence[str],
+    seed: tf.Tensor | None = None,
+) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    """Parses a record, string [], and decodes its image, uint8 [height, width, channels].
+
+    See `decode_batches`. Where windows are cut out, the seed, int64 [], draws this one.
+    """
+    columns = {column for name in names for column in stored_feature(name, info, config)}
+    values = parse_features(serialized, {*columns, ENCODED, HEIGHT, WIDTH}, info, config)
+    image = _image(values, seed, info=info, config=config)
+    return image, {name: values[name] for name in columns}
 
 
 def _raw_shape(info: DatasetInfo) -> tuple[int, int, int] | None:
@@ -84,18 +99,21 @@ def _raw_shape(info: DatasetInfo) -> tuple[int, int, int] | None:
 
 def _image(
     values: dict[str, tf.Tensor],
-    seed: tf.Tensor = None,
+    seed: tf.Tensor | None,
     *,
     info: DatasetInfo,
     config: InputConfig,
 ) -> tf.Tensor:
     """Decodes the image of a parsed record, or the window that `seed` draws."""
     encoded, size = values[ENCODED], stored_size(values)
+    shape = _raw_shape(info)
     if not config.crop:
+        if shape:
+            return raw_images(tf.reshape(tf.io.decode_raw(encoded, tf.uint8), shape), config)
         return jpeg_image(encoded, size, config)
     window = crop_windows(seed, size, config.crop)
     inner, before = fit_rectangle(window[2:], config)
-    if shape := _raw_shape(info):
+    if shape:
         pixels = tf.reshape(tf.io.decode_raw(encoded, tf.uint8), shape)
         pixels = _with_channels(tf.image.crop_to_bounding_box(pixels, *tf.unstack(window)), config)
     else:
@@ -155,8 +173,8 @@ def decode_jpeg(
 
 
 def raw_images(pixels: tf.Tensor, config: InputConfig) -> tf.Tensor:
-    """Fits pixels of one size, uint8 [n, ...], into uint8 [n, height, width, channels]."""
-    size = tuple(pixels.shape[1:3])
+    """Fits pixels of one size, uint8 [..., h, w, c], into uint8 [..., height, width, channels]."""
+    size = tuple(pixels.shape[-3:-1])
     pixels = _with_channels(pixels, config)
     if size == (config.height, config.width):
         return pixels

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from pipeline.augmentation.chain import augment
 from pipeline.augmentation.pixels import to_float32_on_cpu
 from pipeline.config import Augmentation, InputConfig
-from pipeline.input.decode import decode_batches
+from pipeline.input.decode import decode_batches, decode_record
 from pipeline.input.features import MADE_FEATURES, read_features, stored_feature
 from pipeline.input.index_dataset import (
     InputShard,
@@ -154,6 +155,28 @@ class InputPipeline:
             batch_positions(shard, start_step=0, steps=steps).map(key),
             _Mode(batch_size=size, block_length=size, weigh=weigh, weighted=True),
         )
+
+    @_as_written
+    def first_records(self, count: int) -> dict[str, npt.NDArray[Any]]:
+        """Reads the first records of a pipeline for evaluation, or all if there are fewer.
+
+        A dataset of them would be traced for longer than they take.
+
+        Returns:
+          The image and the stored ones among the features of the options, by name, [n, ...].
+        """
+        config = self.config
+        names = [name for name in config.features or ("label",) if name not in MADE_FEATURES]
+        count = min(count, len(self.table))
+        with tf.device("CPU"):
+            numbers = tf.data.Dataset.from_tensors(tf.range(count, dtype=tf.int64))
+            serialized = self.reader.read(numbers, batch_size=count, block_length=count)
+            decoded = [decode_record(each, self.info, config, names) for each in serialized]
+            images, values = tf.nest.map_structure(lambda *each: tf.stack(each), *decoded)
+            seeds = tf.zeros([count], tf.int64)  # they draw windows, of which there are none
+            features = read_features(values, self.info, config, names, seeds)
+            features["image"] = to_float32_on_cpu(images) if config.dtype == "float32" else images
+        return {name: value.numpy() for name, value in features.items()}
 
     def _batches(
         self, records: tf.data.Dataset, keys: tf.data.Dataset, mode: "_Mode"

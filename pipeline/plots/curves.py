@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 _VALIDATION = "validation/"
 _TRAINING, _ALL, _COMMON, _RARE = "#30638e", "#d1495b", "#8d99ae", "#edae49"
+_WIDTH, _MARGINS = 9.0, (0.8, 0.2, 0.6, 0.7)  # inches; left, right, bottom and top
 _SMOOTHED = 30  # points of a smoothed curve that can be told apart, about
 
 
@@ -24,8 +25,18 @@ def draw_curves(lines: Sequence[Mapping[str, float]], title: str, path: Path | B
     names = dict.fromkeys(name for line in lines for name in line if name.startswith(_VALIDATION))
     metrics = [name.removeprefix(_VALIDATION) for name in names]
     shown = ["loss", *(name for name in metrics if "/" not in name and name != "loss")]
-    figure = Figure(figsize=(9, 1 + 2.8 * len(shown)), layout="constrained")
-    grid = figure.subplots(len(shown), sharex=True, squeeze=False)
+    width, height = _WIDTH, 1 + 2.8 * len(shown)
+    figure = Figure(figsize=(width, height))
+    # Margins are given: to have matplotlib find them, it would draw all twice.
+    left, right, bottom, top = _MARGINS
+    margins = {
+        "left": left / width,
+        "right": 1 - right / width,
+        "bottom": bottom / height,
+        "top": 1 - top / height,
+        "hspace": 0.2,
+    }
+    grid = figure.subplots(len(shown), sharex=True, squeeze=False, gridspec_kw=margins)
     for name, axes in zip(shown, grid[:, 0], strict=True):
         if name == "loss":
             _draw_training(axes, *_points(lines, "loss"))
@@ -35,13 +46,13 @@ def draw_curves(lines: Sequence[Mapping[str, float]], title: str, path: Path | B
                 axes.plot(
                     steps, values, "o-", label=label, color=color, markersize=3, linewidth=1.5
                 )
-        axes.set_ylabel(name, parse_math=False)
+        axes.set_title(name, loc="left", size=10, parse_math=False)
         axes.grid(color="#e8e8e8", linewidth=0.8)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
         if axes.get_legend_handles_labels()[0]:
             axes.legend(frameon=False, fontsize=8)
-    grid[0, 0].set_title(title, loc="left", size=11, parse_math=False)
+    figure.text(left / width, 1 - 0.3 / height, title, size=11, parse_math=False)
     grid[-1, 0].set_xlabel("step")
     figure.savefig(path, dpi=120, format="png")
 

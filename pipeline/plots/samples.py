@@ -13,6 +13,7 @@ from PIL import Image
 from pipeline.plots.rendering import DPI, Picture, render, shorten
 
 _COLUMNS = 4
+_CELL, _GAP, _LINE = 2.3, 0.1, 0.15  # inches: the width of an image, between images, a line of text
 _RIGHT, _WRONG, _NEUTRAL = "#2a7f62", "#c0392b", "#333333"
 _MASK = np.array([0.82, 0.1, 0.35])
 
@@ -34,34 +35,28 @@ def draw_samples(
     height, width = images.shape[1:3]
     columns = min(_COLUMNS, len(images))
     rows = -(-len(images) // columns)
-    cell = 2.4
-    lines = 0.1 + 0.15 * len(_captions(batch, predictions, names, 0))
-    figure = Figure(
-        figsize=(columns * cell, rows * (cell * height / width + lines)),
-        layout="constrained",
-        dpi=DPI,
-    )
-    grid = figure.subplots(rows, columns, squeeze=False)
-    for number, axes in enumerate(grid.flat):
-        if number >= len(images):
-            axes.axis("off")
-            continue
-        axes.spines[:].set_color("#c8c8c8")
+    # All lies on one pair of axes, whose unit is an inch: axes for each image, laid out by
+    # matplotlib, take four times as long, and training waits.
+    tall = _CELL * height / width
+    text = _LINE * len(_captions(batch, predictions, names, 0))
+    size = (columns * (_CELL + _GAP) + _GAP, rows * (text + tall + _GAP) + _GAP)
+    figure = Figure(figsize=size, dpi=DPI)
+    axes = figure.add_axes((0, 0, 1, 1))
+    for number, image in enumerate(images):
+        row, column = divmod(number, columns)
+        left = _GAP + column * (_CELL + _GAP)
+        top = _GAP + row * (text + tall + _GAP) + text
         boxes = batch["boxes"][number] if "boxes" in batch else np.zeros((0, 4))
-        show_receipt(axes, _overlaid(images[number], predictions, number), boxes, color=_RIGHT)
+        shown = _overlaid(image, predictions, number)
+        frame = (left, top, _CELL, tall)
+        _show(axes, shown, boxes, color=_RIGHT, frame=frame)
+        axes.add_patch(Rectangle((left, top), _CELL, tall, fill=False, color="#c8c8c8"))
         captions = _captions(batch, predictions, names, number)
-        for line, (text, color) in enumerate(reversed(captions)):
-            axes.annotate(
-                text,
-                (0, 1),
-                (0, 3 + 10 * line),
-                xycoords="axes fraction",
-                textcoords="offset points",
-                size=7.5,
-                color=color,
-                parse_math=False,
-                annotation_clip=False,
-            )
+        for line, (caption, color) in enumerate(reversed(captions)):
+            baseline = top - _LINE * (line + 0.3)
+            axes.text(left, baseline, caption, size=7.5, color=color, parse_math=False)
+    axes.set(xlim=(0, size[0]), ylim=(size[1], 0), aspect="auto")
+    axes.axis("off")
     return render(figure)
 
 
@@ -77,13 +72,26 @@ def show_receipt(
       color: color of the outlines.
     """
     height, width, _ = image.shape
+    _show(axes, image, boxes, color=color, frame=(0, 0, width, height))
+    axes.set(xlim=(0, width), ylim=(height, 0), xticks=[], yticks=[])
+
+
+def _show(
+    axes: Axes,
+    image: npt.NDArray[Any],
+    boxes: npt.NDArray[Any],
+    *,
+    color: str,
+    frame: tuple[float, float, float, float],
+) -> None:
+    """Shows an image and its boxes in a frame of (left, top, width, height)."""
+    left, top, width, height = frame
     # Pixel 0 extends from 0 to 1, as in the coordinates of boxes.
-    axes.imshow(_rgb(image), extent=(0, width, height, 0))
+    axes.imshow(_rgb(image), extent=(left, left + width, top + height, top))
     for ymin, xmin, ymax, xmax in boxes[boxes.any(axis=1)]:
-        corner = (xmin * width, ymin * height)
+        corner = (left + xmin * width, top + ymin * height)
         sides = ((xmax - xmin) * width, (ymax - ymin) * height)
         axes.add_patch(Rectangle(corner, *sides, fill=False, color=color, linewidth=0.5))
-    axes.set(xlim=(0, width), ylim=(height, 0), xticks=[], yticks=[])
 
 
 def _captions(

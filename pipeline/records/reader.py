@@ -58,18 +58,21 @@ class RecordReader:
         self._parallel_reads = reading.parallel_reads or (
             _REMOTE_READS if self._remote else _LOCAL_READS
         )
-        self._buffer_bytes = reading.buffer_bytes or (
+        buffer_bytes = reading.buffer_bytes or (
             2 * mean_bytes * reading.block_length if self._remote else 0
         )
         with tf.device("CPU"):
-            self._paths = tf.constant(table.paths)
-            self._index_paths = tf.constant(table.index_paths)
-            self._index_patterns = tf.constant([glob.escape(path) for path in table.index_paths])
-            self._index_starts = tf.constant(table.index_starts)
-            self._shard_ends = tf.constant(table.shard_ends)
-            self._offset = _shared(table.offset)
-            self._order = None if table.order is None else _shared(table.order)
-            self._contiguous = _shared(table.contiguous)
+            self._shards = _Shards(
+                paths=tf.constant(table.paths),
+                index_paths=tf.constant(table.index_paths),
+                index_patterns=tf.constant([glob.escape(path) for path in table.index_paths]),
+                index_starts=tf.constant(table.index_starts),
+                ends=tf.constant(table.shard_ends),
+                offset=_shared(table.offset),
+                order=None if table.order is None else _shared(table.order),
+                contiguous=_shared(table.contiguous),
+                buffer_bytes=tf.constant(buffer_bytes, tf.int64),
+            )
 
     def read(
         self, batches: tf.data.Dataset, *, batch_size: int, block_length: int
@@ -90,59 +93,77 @@ class RecordReader:
         if task_size < batch_size:
             tasks = tasks.map(lambda numbers: tf.reshape(numbers, [-1, task_size]))
             tasks = tasks.flat_map(tf.data.Dataset.from_tensor_slices)
+        in_blocks = tf.constant(block_length) if block_length > 1 else None
         parallel = {"num_parallel_calls": tf.data.AUTOTUNE, "deterministic": True}
         return tasks.interleave(
-            lambda numbers: self._read(numbers, block_length),
+            lambda numbers: _records(_read, self._shards, numbers, in_blocks),
             cycle_length=self._parallel_reads,
             block_length=task_size,
             **(parallel if self._parallel_reads > 1 else {}),
         )
 
-    def _read(self, numbers: tf.Tensor, block_length: int) -> tf.data.Dataset:
-        """Reads the records of one task, int64 [n], which lie in one batch.
 
-        After an error some are missing. The explanation comes next, which raises an error of its
-        own. So no batch in which a record is missing is ever complete.
+class _Shards(NamedTuple):
+    """Tensors of a `RecordTable`, and the size of reads.
+
+    Attributes:
+      paths: string [shards].
+      index_paths: string [shards].
+      index_patterns: glob patterns of the index files, string [shards].
+      index_starts: int64 [shards, 4].
+      ends: int64 [shards], `RecordTable.shard_ends`.
+      offset: int64 [records].
+      order: int32 or int64 [records], or None.
+      contiguous: bool [records], or [0] where each record is a request.
+      buffer_bytes: bytes that a read asks for, int64 []; 0 for no more than it needs.
+    """
+
+    paths: tf.Tensor
+    index_paths: tf.Tensor
+    index_patterns: tf.Tensor
+    index_starts: tf.Tensor
+    ends: tf.Tensor
+    offset: tf.Tensor
+    order: tf.Tensor | None
+    contiguous: tf.Tensor
+    buffer_bytes: tf.Tensor
+
+    def requests(self, numbers: tf.Tensor, block_length: tf.Tensor | None = None) -> ReadRequest:
+        """Makes the requests, as vectors, for the records with these numbers, int64 [n].
+
+        Without a block length, int32 [], each record is a request of its own. Records 7 8 9 20 21
+        in blocks of 4, where 9 does not lie right behind 8 in its file, take three requests: for 7
+        and 8, for 9, and for 20 and 21.
         """
-        requests = self._requests(numbers, block_length)
-        explanation = tf.data.Dataset.from_tensors(numbers).flat_map(self._explanation)
-        return self._serve(requests).concatenate(explanation).take(tf.size(numbers, tf.int64))
-
-    def _requests(self, numbers: tf.Tensor, block_length: int) -> ReadRequest:
-        """Makes the requests, as vectors, for these records.
-
-        Records 7 8 9 20 21 in blocks of 4, where 9 does not lie right behind 8 in its file, take
-        three requests: for 7 and 8, for 9, and for 20 and 21.
-        """
-        if block_length == 1:
+        if block_length is None:
             return self._locate(numbers, tf.ones_like(numbers))
         # A record begins a request unless it goes on where the record before ends: within a block,
         # with the next number, and with the next byte of the file.
         position = tf.range(tf.size(numbers))
         before = tf.concat([numbers[:1], numbers[:-1]], axis=0)
         goes_on = (position % block_length > 0) & (numbers == before + 1)
-        begins = tf.where(~(goes_on & tf.gather(self._contiguous, numbers)))[:, 0]
+        begins = tf.where(~(goes_on & tf.gather(self.contiguous, numbers)))[:, 0]
         ends = tf.concat([begins[1:], [tf.size(numbers, tf.int64)]], axis=0)
         return self._locate(tf.gather(numbers, begins), ends - begins)
 
     def _locate(self, first: tf.Tensor, count: tf.Tensor) -> ReadRequest:
-        position = first if self._order is None else tf.gather(self._order, first)
+        position = first if self.order is None else tf.gather(self.order, first)
         shard = tf.searchsorted(
-            self._shard_ends, tf.cast(position, tf.int64), side="right", out_type=tf.int64
+            self.ends, tf.cast(position, tf.int64), side="right", out_type=tf.int64
         )
-        return ReadRequest(shard, tf.gather(self._offset, position), count)
+        return ReadRequest(shard, tf.gather(self.offset, position), count)
 
-    def _serve(self, requests: ReadRequest) -> tf.data.Dataset:
+    def serve(self, requests: ReadRequest) -> tf.data.Dataset:
         """Makes a dataset of the records of requests; some are missing where one can't be read."""
-        paths = tf.gather(self._paths, requests.shard)
+        paths = tf.gather(self.paths, requests.shard)
         vectors = (paths[:, None], requests.offset[:, None], requests.count)
         slices = tf.data.Dataset.from_tensor_slices(vectors)
         # With `slices.flat_map` a thread would hand each request to another and wait. Without
         # parallelism of ops, for which tf.data's methods have no option, it opens them itself.
         opened = tf.raw_ops.MapDataset(
             input_dataset=tf.data.experimental.to_variant(slices),
-            other_arguments=[],
-            f=self._open.get_concrete_function(*slices.element_spec),
+            other_arguments=[self.buffer_bytes],
+            f=_open.get_concrete_function(*slices.element_spec, _spec(self.buffer_bytes)),
             output_types=[tf.variant],
             output_shapes=[tf.TensorShape([])],
             use_inter_op_parallelism=False,
@@ -165,57 +186,24 @@ class RecordReader:
         limited = tf.data.experimental.from_variant(variant, _RECORD)
         return limited.ignore_errors(log_warning=True)
 
-    @tf.function(autograph=False)
-    def _open(self, path: tf.Tensor, offset: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-        """Makes the dataset of a request's records, as a variant."""
-        shard = tf.raw_ops.TFRecordDatasetV2(
-            filenames=path,
-            compression_type="",
-            buffer_size=self._buffer_bytes,
-            byte_offsets=offset,
-        )
-        records = tf.data.experimental.from_variant(shard, _RECORD).take(count)
-        return tf.data.experimental.to_variant(records)
-
-    def _explanation(self, numbers: tf.Tensor) -> tf.data.Dataset:
-        """Makes a dataset of errors: each record is read by itself, and the bad ones are named."""
-
-        def attempt(number: tf.Tensor) -> tf.data.Dataset:
-            single = self._requests(number[None], 1)
-            named = tf.data.Dataset.from_tensors(single).map(self._name)
-            return self._serve(single).concatenate(named).take(1)
-
-        def second_attempt(_: tf.Tensor) -> tf.Tensor:
-            shards, _ = tf.unique(self._requests(numbers, 1).shard)
-            paths = tf.strings.reduce_join(tf.gather(self._paths, shards), separator=", ")
-            return _failure([paths, " could be read at the second attempt only: ", _RESUME])
-
-        again = tf.data.Dataset.from_tensor_slices(numbers).flat_map(attempt)
-        # An error takes its record out of this batch, which is whole only where there was none.
-        all_read = again.batch(tf.size(numbers, tf.int64), drop_remainder=True)
-        behind = tf.data.Dataset.from_tensors(numbers).map(
-            lambda _: _failure(["an earlier record of this batch cannot be read: ", _RESUME])
-        )
-        return all_read.map(second_attempt).concatenate(behind)
-
-    def _name(self, single: ReadRequest) -> tf.Tensor:
+    def fail(self, single: ReadRequest) -> tf.Tensor:
         """Raises the error of a record that can't be read; its id is in the index file."""
         shard = single.shard[0]
         # A graph can't ask whether a file is there, but it can list those of a pattern.
         return tf.cond(
-            tf.size(tf.io.matching_files(tf.gather(self._index_patterns, shard))) > 0,
-            lambda: self._name_by_index(single),
-            lambda: _failure([tf.gather(self._index_paths, shard), " ", _ENDED]),
+            tf.size(tf.io.matching_files(tf.gather(self.index_patterns, shard))) > 0,
+            lambda: self._fail_by_id(single),
+            lambda: _failure([tf.gather(self.index_paths, shard), " ", _ENDED]),
         )
 
-    def _name_by_index(self, single: ReadRequest) -> tf.Tensor:
+    def _fail_by_id(self, single: ReadRequest) -> tf.Tensor:
         """Raises the error of a record, with the id from its index file."""
         # TensorFlow reads no .npz files. Their columns are not compressed, so `index_starts` says
         # at which bytes they lie.
         request = ReadRequest(*(each[0] for each in single))
-        index = tf.io.read_file(tf.gather(self._index_paths, request.shard))
+        index = tf.io.read_file(tf.gather(self.index_paths, request.shard))
         records, *starts = tf.unstack(
-            tf.cast(tf.gather(self._index_starts, request.shard), tf.int32), num=4
+            tf.cast(tf.gather(self.index_starts, request.shard), tf.int32), num=4
         )
 
         def column(start: tf.Tensor) -> tf.Tensor:
@@ -229,7 +217,7 @@ class RecordReader:
         begin, end = tf.cast(ends[position], tf.int32), tf.cast(ends[position + 1], tf.int32)
         return _failure(
             [
-                tf.gather(self._paths, request.shard),
+                tf.gather(self.paths, request.shard),
                 ": record ",
                 tf.strings.substr(index, starts[2] + begin, end - begin),
                 " at byte ",
@@ -238,6 +226,77 @@ class RecordReader:
                 _EXCLUDE,
             ]
         )
+
+
+def _records(function: Any, *arguments: Any) -> tf.data.Dataset:
+    """Makes the dataset of records, string [], whose variant a tf.function returns.
+
+    Tracing takes longer than all else that makes a dataset, and a training makes several. So the
+    function is traced for tensors of any length, and once for all of them.
+    """
+    # Called as it is, it would count as stateful, and TensorFlow would not save iterators.
+    [variant] = tf.raw_ops.PartitionedCall(
+        args=[each for each in tf.nest.flatten(arguments) if each is not None],
+        Tout=[tf.variant],
+        f=function.get_concrete_function(*tf.nest.map_structure(_spec, arguments)),
+    )
+    return tf.data.experimental.from_variant(variant, _RECORD)
+
+
+def _spec(tensor: tf.Tensor | None) -> tf.TensorSpec | None:
+    """Returns the specification of a tensor, with sides of any length."""
+    return None if tensor is None else tf.TensorSpec([None] * tensor.shape.rank, tensor.dtype)
+
+
+@tf.function(autograph=False)
+def _read(shards: _Shards, numbers: tf.Tensor, block_length: tf.Tensor | None) -> tf.Tensor:
+    """Makes the dataset of the records of one task, int64 [n], which lie in one batch.
+
+    After an error some are missing. The explanation comes next, which raises an error of its
+    own. So no batch in which a record is missing is ever complete.
+    """
+    served = shards.serve(shards.requests(numbers, block_length))
+    explanation = tf.data.Dataset.from_tensors(numbers).flat_map(
+        lambda numbers: _records(_explanation, shards, numbers)
+    )
+    records = served.concatenate(explanation).take(tf.size(numbers, tf.int64))
+    return tf.data.experimental.to_variant(records)
+
+
+@tf.function(autograph=False)
+def _open(
+    path: tf.Tensor, offset: tf.Tensor, count: tf.Tensor, buffer_bytes: tf.Tensor
+) -> tf.Tensor:
+    """Makes the dataset of a request's records, as a variant."""
+    shard = tf.raw_ops.TFRecordDatasetV2(
+        filenames=path, compression_type="", buffer_size=buffer_bytes, byte_offsets=offset
+    )
+    records = tf.data.experimental.from_variant(shard, _RECORD).take(count)
+    return tf.data.experimental.to_variant(records)
+
+
+@tf.function(autograph=False)
+def _explanation(shards: _Shards, numbers: tf.Tensor) -> tf.Tensor:
+    """Makes a dataset of errors: each record is read by itself, and the bad ones are named."""
+
+    def attempt(number: tf.Tensor) -> tf.data.Dataset:
+        single = shards.requests(number[None])
+        named = tf.data.Dataset.from_tensors(single).map(shards.fail)
+        return shards.serve(single).concatenate(named).take(1)
+
+    def second_attempt(_: tf.Tensor) -> tf.Tensor:
+        requested, _ = tf.unique(shards.requests(numbers).shard)
+        paths = tf.strings.reduce_join(tf.gather(shards.paths, requested), separator=", ")
+        return _failure([paths, " could be read at the second attempt only: ", _RESUME])
+
+    again = tf.data.Dataset.from_tensor_slices(numbers).flat_map(attempt)
+    # An error takes its record out of this batch, which is whole only where there was none.
+    all_read = again.batch(tf.size(numbers, tf.int64), drop_remainder=True)
+    behind = tf.data.Dataset.from_tensors(numbers).map(
+        lambda _: _failure(["an earlier record of this batch cannot be read: ", _RESUME])
+    )
+    errors = all_read.map(second_attempt).concatenate(behind)
+    return tf.data.experimental.to_variant(errors)
 
 
 def read_failure_in(error: tf.errors.OpError) -> str | None:

@@ -38,7 +38,10 @@ class Arrays(Protocol):
         """Values divided by a power of two, rounded down."""
 
     def iterate(self, times: int, body: Callable[[Any, Any], Any], values: Any) -> Any:
-        """Replaces values by `body(number, values)`, for each number below `times`."""
+        """Replaces values by `body(number, values)`, for each number below `times`.
+
+        They are an array, or a tuple of arrays, and keep their shapes.
+        """
 
 
 class NumpyArrays:
@@ -69,7 +72,7 @@ class NumpyArrays:
 NUMPY = NumpyArrays()
 
 
-def sum_of_floors(count: Any, factor: int, offset: Any, modulus: int) -> Any:
+def sum_of_floors(count: Any, factor: int, offset: Any, modulus: int, xp: Arrays) -> Any:
     """Sum of floor((factor * i + offset) / modulus) over 0 <= i < count.
 
     With count 4, factor 3, offset 2 and modulus 7 these are the floors of 2/7, 5/7, 8/7 and 11/7,
@@ -78,19 +81,29 @@ def sum_of_floors(count: Any, factor: int, offset: Any, modulus: int) -> Any:
     The Euclidean algorithm for sums of floors (Graham, Knuth, Patashnik, Concrete Mathematics,
     3.5), whose course depends on factor and modulus alone.
     """
-    total = 0
-    while True:
+    rounds = np.array(_euclid(factor, modulus), np.int64)
+
+    def add_up(number: Any, values: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+        total, count, offset = values
+        quotient, factor, modulus = (xp.take(column, number) for column in rounds.T)
         # Multiples of the modulus in factor and offset leave the floors as whole numbers.
-        total = total + count * (count - 1) // 2 * (factor // modulus)
-        total = total + count * (offset // modulus)
-        factor, offset = factor % modulus, offset % modulus
-        if not factor:
-            return total
+        total = total + count * (count - 1) // 2 * quotient + count * (offset // modulus)
         # What is left counts the grid points below a line that rises by less than 1 a column.
         # Counted row by row, they are such a sum again, with factor and modulus exchanged.
-        reached = factor * count + offset
-        count, offset = reached // modulus, reached % modulus
-        modulus, factor = factor, modulus
+        reached = factor * count + offset % modulus
+        return total, reached // modulus, reached % modulus
+
+    zero = count * 0 + offset * 0  # of the shape that all have, which a loop may not change
+    return xp.iterate(len(rounds), add_up, (zero, count + zero, offset + zero))[0]
+
+
+def _euclid(factor: int, modulus: int) -> list[tuple[int, int, int]]:
+    """Lists (quotient, remainder, modulus) of the rounds of Euclid's algorithm."""
+    rounds = []
+    while modulus:
+        rounds.append((factor // modulus, factor % modulus, modulus))
+        factor, modulus = modulus, factor % modulus
+    return rounds
 
 
 def permute(position: Any, size: Any, key: Any, xp: Arrays) -> Any:

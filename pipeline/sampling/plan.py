@@ -189,7 +189,8 @@ class BatchPlan:
         # (sums 0.618 3.118 5.618) gives 3 and 2.
         sums = np.concatenate([[0], np.cumsum(self.allocation)])
         ends = xp.shift_right(sums + number * _EPOCH_SHIFT, _SLOT_BITS)
-        ends_before = sum_of_floors(number, _EPOCH_SHIFT, sums, SLOT_PARTS)  # of all epochs before
+        # Of all epochs before:
+        ends_before = sum_of_floors(number, _EPOCH_SHIFT, sums, SLOT_PARTS, xp)
         slots, slots_before = (each[1:] - each[:-1] for each in (ends, ends_before))
         # Slots of all epochs before, modulo the units, are where the last epoch stopped: after 7 of
         # them, 3 units have come twice, and the first one three times.
@@ -232,6 +233,7 @@ class BatchPlan:
             first_column=first_column,
             stride=self.stride,
             steps=steps,
+            xp=xp,
         )
 
         count = xp.take(self.counts, stratum)
@@ -277,6 +279,7 @@ def draw_of_slot(
     first_column: Any,
     stride: int,
     steps: int,
+    xp: Arrays = NUMPY,
 ) -> Any:
     """Counts the slots of a stratum that come before one of its slots: the number of its draw.
 
@@ -291,10 +294,12 @@ def draw_of_slot(
       first_column: column that step 0 takes.
       stride: columns from a step's column to that of the next step.
       steps: steps of the epoch, which is the number of columns.
+      xp: array library.
     """
     # Each column has slots // steps of the stratum. The slots % steps columns from that of the
     # first slot on, around the end, have one more.
-    with_one_more = visits_below(step, stride, first_column - first_slot, slots % steps, steps)
+    start, bound = first_column - first_slot, slots % steps
+    with_one_more = visits_below(step, stride, start, bound, steps, xp)
     in_earlier_steps = slots // steps * step + with_one_more
     column = (first_column + stride * step) % steps
     # The first row of the column with a slot of the stratum, (first_slot - column) / steps rounded
@@ -303,7 +308,9 @@ def draw_of_slot(
     return in_earlier_steps + row - first_row
 
 
-def visits_below(count: Any, stride: int, start: Any, bound: Any, columns: int) -> Any:
+def visits_below(
+    count: Any, stride: int, start: Any, bound: Any, columns: int, xp: Arrays = NUMPY
+) -> Any:
     """Counts how many of the first `count` columns of a walk around a circle are below `bound`.
 
     The walk visits (start + stride * i) % columns for i = 0, 1, 2, … It adds up the indicator
@@ -316,12 +323,13 @@ def visits_below(count: Any, stride: int, start: Any, bound: Any, columns: int) 
       start: int64 [n], first column; it may lie outside 0 … columns.
       bound: int64 [n], 0 to `columns`.
       columns: number of columns.
+      xp: array library.
     """
     start = start % columns
     return (
         count
-        + sum_of_floors(count, stride, start, columns)
-        - sum_of_floors(count, stride, start + columns - bound, columns)
+        + sum_of_floors(count, stride, start, columns, xp)
+        - sum_of_floors(count, stride, start + columns - bound, columns, xp)
     )
 
 

@@ -3,11 +3,10 @@
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from pipeline.dataset import make_evaluation_dataset
 from pipeline.evaluation.evaluator import Evaluation
 from pipeline.evaluation.layout_table import LayoutTable
+from pipeline.input.input_pipeline import InputPipeline
 from pipeline.plots.confusion import draw_confusion
 from pipeline.plots.samples import draw_samples
 from pipeline.training.run_directory import RunFolder
@@ -25,15 +24,15 @@ class Report:
         self._names = trainer.info.vocabulary(trainer.config.label)
         counts = trainer.info.split("train").category_counts["layout"]
         self._training_records = np.array(counts, np.int64)
-        dataset = make_evaluation_dataset(
-            tf.distribute.get_strategy(),  # each worker reads them by itself, and all the same
-            trainer.info.data_dir,
-            version=trainer.info.version,
-            split=split,
-            global_batch_size=_SAMPLES,
-            config=trainer.config.with_features("weight"),
-        ).dataset
-        self._samples = {name: values.numpy() for name, values in next(iter(dataset)).items()}
+        # Each worker reads them by itself, and all the same.
+        pipeline = InputPipeline.load(
+            trainer.info,
+            split,
+            _SAMPLES,
+            trainer.config,
+            evaluation=True,
+        )
+        self._samples = pipeline.first_records(_SAMPLES)
 
     def write(self, step: int, evaluation: Evaluation) -> dict[str, float]:
         """Writes an evaluation, and returns its figures by name; every worker must call it."""
@@ -51,16 +50,7 @@ class Report:
         return figures
 
     def _draw(self, step: int, evaluation: Evaluation, predictions: dict[str, Any]) -> None:
-        is_record = self._samples["weight"] > 0  # the rest is padding
-        self._folder.picture(
-            step,
-            "samples",
-            draw_samples(
-                {name: values[is_record] for name, values in self._samples.items()},
-                {name: values[is_record] for name, values in predictions.items()},
-                self._names,
-            ),
-        )
+        self._folder.picture(step, "samples", draw_samples(self._samples, predictions, self._names))
         if evaluation.confusion is not None:
             label = self._trainer.config.label
             picture = draw_confusion(evaluation.confusion, self._names, label)

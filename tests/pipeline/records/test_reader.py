@@ -16,7 +16,7 @@ from pipeline.config import InputConfig, Reading
 from pipeline.dataset import make_dataset
 from pipeline.input.index_dataset import InputShard, training_records
 from pipeline.records.info import load_info
-from pipeline.records.reader import RecordReader, read_failure_in
+from pipeline.records.reader import RecordReader, _explanation, _records, read_failure_in
 from pipeline.records.table import RecordTable, load_record_table, make_plan
 from pipeline.sampling.integer_math import NUMPY
 from schemas.file_names import index_name, shard_name
@@ -225,7 +225,7 @@ def test_what_is_readable_again_is_no_reason_to_go_on(directory: Path):
     table = RecordTable.in_blocks(load_info(directory), "train", block_length=4)
     reader = RecordReader(table, Reading(), mean_bytes=1000)
     with pytest.raises(tf.errors.InvalidArgumentError, match=SECOND):
-        list(reader._explanation(tf.range(4, 8, dtype=tf.int64)))
+        list(_records(_explanation, reader._shards, tf.range(4, 8, dtype=tf.int64)))
 
 
 @pytest.mark.parametrize("block_length", [1, 8])
