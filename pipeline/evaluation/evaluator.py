@@ -106,7 +106,7 @@ class Evaluator:
         codes, records = np.unique(pairs[pairs != _PADDING], return_counts=True)
         return np.stack([codes // self._labels, codes % self._labels, records], axis=1)
 
-    @tf.function
+    @tf.function(autograph=False)
     def _step(self, batches: Any) -> tuple[dict[str, tf.Tensor], tf.Tensor | None]:
         sums, pairs = self._strategy.run(self._replica_step, (next(batches),))
         # Sums of layouts are added over the replicas. Pairs are collected, one number per record: a
@@ -160,7 +160,7 @@ class Evaluator:
             for name, values in predictions.items()
         }
 
-    @tf.function
+    @tf.function(autograph=False)
     def _predict(self, image: tf.Tensor) -> Any:
         # On each replica alike: elsewhere, a model's variables may ask other workers for theirs.
         return self._strategy.run(self._replica_predictions, (image,))

@@ -87,10 +87,10 @@ def _signatures(task: Task, model: Any, info: DatasetInfo, config: InputConfig) 
         return predictions(to_float32(images))
 
     return {
-        "serving_default": tf.function(from_files).get_concrete_function(
+        "serving_default": tf.function(from_files, autograph=False).get_concrete_function(
             tf.TensorSpec([None], tf.string, name="image_bytes")
         ),
-        IMAGES: tf.function(predictions).get_concrete_function(
+        IMAGES: tf.function(predictions, autograph=False).get_concrete_function(
             tf.TensorSpec([None, *shape], tf.float32, name="images")
         ),
     }

@@ -21,6 +21,9 @@ class Task(Protocol):
     Batches are dicts of the features that `inputs` names. Losses and metrics are values of single
     examples; the trainer weighs and averages them over all replicas. Anyone can write a task: see
     `pipeline.tasks.layout_classifier` for one.
+
+    Methods become part of a graph as they are written, without AutoGraph, as in Keras' `fit`: one
+    with Python's `if` or `while` over tensors needs the decorator `tf.function`.
     """
 
     def inputs(self, info: DatasetInfo) -> InputConfig:

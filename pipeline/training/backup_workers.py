@@ -126,7 +126,7 @@ class BackupWorkerSteps(ChiefSteps):
             self._coordinator.done()  # raises what a worker has raised
             time.sleep(_POLL_S)
 
-    @tf.function
+    @tf.function(autograph=False)
     def _state(self) -> tf.Tensor:
         """Returns how many gradients of the step have come, and how many of all were computed."""
         # In this order: one that is added now must not look like one that was late.
@@ -135,7 +135,7 @@ class BackupWorkerSteps(ChiefSteps):
             come = tf.cast(self._sums.count(), tf.int64)
         return tf.stack([come, computed])
 
-    @tf.function
+    @tf.function(autograph=False)
     def _add(self, batches: Any) -> None:
         """Computes a gradient on a worker, and adds it to those of the step that is under way."""
         batch, waited_s = self._next(batches)
@@ -153,7 +153,7 @@ class BackupWorkerSteps(ChiefSteps):
             loss, gradients = self._gradients(batch)
         return step, loss, gradients
 
-    @tf.function
+    @tf.function(autograph=False)
     def _end_step(self) -> tuple[tf.Tensor, tf.Tensor]:
         mean = self._sums.take(times=self.batches_per_step)
         with tf.device("CPU:0"):  # an all-reduce, even of one replica, wants a device

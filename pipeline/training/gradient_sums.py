@@ -79,7 +79,7 @@ class GradientSums:
         dense = tf.zeros(self._shapes[place]) if gradient is None else gradient
         return tf.reshape(dense, [-1])
 
-    @tf.function
+    @tf.function(autograph=False)
     def count(self) -> tf.Tensor:
         """Returns how many gradients of the step have come to every server, int32 []."""
         counts = []

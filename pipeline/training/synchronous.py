@@ -66,7 +66,7 @@ class SynchronousSteps:
         """
         return bool(self._count(tf.constant(flag)) > 0)
 
-    @tf.function
+    @tf.function(autograph=False)
     def _count(self, flag: tf.Tensor) -> tf.Tensor:
         # Each replica brings the flag of its own worker, so this counts replicas.
         per_replica = self._strategy.run(lambda: tf.cast(flag, tf.int32))
@@ -77,7 +77,7 @@ class SynchronousSteps:
         # All numbers and not their sum, in which 1 and 3 would look like 2 and 2.
         return len(set(self._gather(tf.constant([number], tf.int64)).numpy().tolist())) == 1
 
-    @tf.function
+    @tf.function(autograph=False)
     def _gather(self, number: tf.Tensor) -> tf.Tensor:
         return self._strategy.gather(self._strategy.run(lambda: number), axis=0)
 

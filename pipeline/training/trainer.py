@@ -177,7 +177,7 @@ class Trainer:
         """Runs some training steps on batches of the iterator of `batches()`."""
         return self._steps.run(batches, steps)
 
-    @tf.function
+    @tf.function(autograph=False)
     def _train(self, batches: Any, steps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Runs steps.
 
@@ -186,13 +186,22 @@ class Trainer:
           step began, in seconds since 1970, float64.
         """
         began = tf.timestamp()
-        losses = tf.TensorArray(tf.float32, steps)
-        waited_s = tf.constant(0.0, tf.float64)
-        for index in tf.range(steps):  # in the graph, so that the devices do not wait for the host
+
+        def train_step(
+            index: tf.Tensor, losses: tf.TensorArray, waited_s: tf.Tensor
+        ) -> tuple[tf.Tensor, tf.TensorArray, tf.Tensor]:
             batch, seconds = self._next_batch(batches)
-            waited_s += seconds
             loss = self.strategy.run(self._train_replica, (batch,))
             losses = losses.write(index, self.strategy.reduce("SUM", loss, axis=None))
+            return index + 1, losses, waited_s + seconds
+
+        # A loop of the graph, so that the devices do not wait for the host.
+        _, losses, waited_s = tf.while_loop(
+            lambda index, *_: index < steps,
+            train_step,
+            (tf.constant(0), tf.TensorArray(tf.float32, steps), tf.constant(0.0, tf.float64)),
+            maximum_iterations=steps,
+        )
         return losses.stack(), waited_s, began
 
     def _next_batch(self, batches: Any) -> tuple[dict[str, Any], tf.Tensor]:
