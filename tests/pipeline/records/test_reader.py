@@ -16,7 +16,7 @@ from pipeline.config import InputConfig, Reading
 from pipeline.dataset import make_dataset
 from pipeline.input.index_dataset import InputShard, training_records
 from pipeline.records.info import load_info
-from pipeline.records.reader import RecordReader, _explanation, _records, read_failure_in
+from pipeline.records.reader import RecordReader, _explanation, _read, _records, read_failure_in
 from pipeline.records.table import RecordTable, load_record_table, make_plan
 from pipeline.sampling.integer_math import NUMPY
 from schemas.file_names import index_name, shard_name
@@ -108,6 +108,16 @@ def test_runs_may_end_early_and_repeat_a_record(directory: Path, parallel_reads:
     vectors = [*numbers.reshape(-1, 10), np.array([5, 4, 4, 5, 6, 6, 7, 0, 1, 63])]
     dataset = reading(table, vectors, block_length=10, parallel_reads=parallel_reads)
     assert list(dataset.as_numpy_iterator()) == expected(directory, table, np.concatenate(vectors))
+
+
+def test_datasets_of_all_sizes_share_a_graph(tmp_path: Path, directory: Path):
+    other = write_dataset(tmp_path / "receipts", counts={"a": 30, "b": 4}, shards=2)
+    counts = []
+    for source, size in ((directory, 5), (directory, 8), (other, 12)):
+        table = RecordTable.in_shard_order(load_info(source), "train")
+        assert len(list(reading(table, [np.arange(size)], block_length=size))) == size
+        counts.append(_read.experimental_get_tracing_count())
+    assert len(set(counts)) == 1
 
 
 @pytest.mark.parametrize("shards", [1, 64])

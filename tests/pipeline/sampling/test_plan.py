@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.sampling.integer_math import NUMPY, sum_of_floors
 from pipeline.sampling.plan import (
     SLOT_PARTS,
     BatchPlan,
@@ -255,6 +256,19 @@ def test_visits_are_counted_as_by_walking(
     counts = (np.int64(each) for each in (count, start, bound))
     length, first, limit = counts
     assert visits_below(length, stride, first, limit, columns) == walked
+
+
+@given(
+    count=st.integers(0, 60),
+    factor=st.integers(0, 100),
+    offsets=st.lists(st.integers(-100, 100), min_size=1, max_size=3),
+    modulus=st.integers(1, 50),
+)
+@MANY
+def test_floors_are_summed_as_one_by_one(count: int, factor: int, offsets: list[int], modulus: int):
+    expected = [sum((factor * i + offset) // modulus for i in range(count)) for offset in offsets]
+    got = sum_of_floors(np.int64(count), factor, np.array(offsets), modulus, NUMPY)
+    assert got.tolist() == expected
 
 
 @given(plan=PLANS, number=EPOCHS)
