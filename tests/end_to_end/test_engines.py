@@ -6,6 +6,7 @@ a folder ../shared, are made there. `make engines` does more.
 
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 pytest.importorskip("apache_beam")
 pytest.importorskip("psutil")
 pytest.importorskip("tensorflow", reason="run once, by `make test`: it takes minutes")
+
+from apache_beam.version import __version__ as beam_version
 
 from benchmarks.engines.builds import equal_files, run_build
 from benchmarks.engines.cluster import SDK_WORKER
@@ -24,6 +27,7 @@ from tests.support.receipts import write_receipts
 ROOT = Path(__file__).parents[2]
 DOWNLOADS = ROOT / "build" / "engines"
 FETCHED = Path.home() / ".apache_beam" / "cache" / "jars"
+MAKE_VERSION = "2.72.0"  # of Beam, whose job servers it makes
 MAKE = ROOT.parent / "shared" / "engines" / "build-job-servers"
 # Five JVMs compile for longer than they work here.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -34,14 +38,12 @@ def job_server(engine: str) -> tuple[str, ...]:
     """Options that name the job server of an engine, which is made if it can be."""
     package, _ = CLUSTERS[engine]
     for folder in (FETCHED, DOWNLOADS):
-        try:
+        with suppress(FileNotFoundError):
             return job_server_options(package, folder)
-        except FileNotFoundError:
-            continue
-    if not (MAKE.exists() and shutil.which("mvn")):
-        pytest.skip(f"no job server of {engine} in {FETCHED} or {DOWNLOADS}")
-    subprocess.run([MAKE, DOWNLOADS, engine], check=True)
-    return job_server_options(package, DOWNLOADS)
+    if MAKE_VERSION == beam_version and MAKE.exists() and shutil.which("mvn"):
+        subprocess.run([MAKE, DOWNLOADS, engine], check=True)
+        return job_server_options(package, DOWNLOADS)
+    pytest.skip(f"no job server of {engine} of Beam {beam_version} in {FETCHED} or {DOWNLOADS}")
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ import optuna
 
 from pipeline.train import STOPPED
 from pipeline.training.run_log import LOG, read_log
-from tests.support.processes import ROOT, TIME_LIMIT_S
+from tests.support.processes import ROOT, TIME_LIMIT_S, own_lines
 
 STEPS = 300
 OPTIONS = (
@@ -154,7 +154,7 @@ def test_a_search_that_is_stopped_and_one_whose_trainer_is_left_behind_go_on(
             _, errors = process.communicate(timeout=TIME_LIMIT_S)
             if number == signal.SIGTERM:
                 assert process.returncode == STOPPED, errors
-                assert errors == "stopped: the same command goes on\n"
+                assert own_lines(errors) == ["stopped: the same command goes on"]
             # The kernel tells the trainer of a search that was killed.
             wait_for(lambda trainer=trainer: not Path("/proc", str(trainer)).exists(), [])
     with searches(directory, folder, 1, *options) as started:

@@ -1,4 +1,4 @@
-"""How a trainer makes its graphs."""
+"""Graphs that a trainer makes of the methods of tasks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
