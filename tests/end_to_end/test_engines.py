@@ -40,7 +40,7 @@ def job_server(engine: str) -> tuple[str, ...]:
     for folder in (FETCHED, DOWNLOADS):
         with suppress(FileNotFoundError):
             return job_server_options(package, folder)
-    if MAKE_VERSION == beam_version and MAKE.exists() and shutil.which("mvn"):
+    if beam_version == MAKE_VERSION and MAKE.exists() and shutil.which("mvn"):
         subprocess.run([MAKE, DOWNLOADS, engine], check=True)
         return job_server_options(package, DOWNLOADS)
     pytest.skip(f"no job server of {engine} of Beam {beam_version} in {FETCHED} or {DOWNLOADS}")
