@@ -47,14 +47,13 @@ def decode_batches(
       Pairs of images, uint8 [batch_size, height, width, channels], and a dict of the stored
       features of which `read_features` makes `names`.
     """
-    columns = {column for name in names for column in stored_feature(name, info, config)}
+    columns = _columns(names, info, config)
     shape = _raw_shape(info)
     if shape and not config.crop:  # stored pixels of one size are parsed and fitted in batches
 
         def stored_pixels(serialized: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
             values = parse_features(serialized, {*columns, ENCODED}, info, config)
-            pixels = tf.io.decode_raw(values[ENCODED], tf.uint8)
-            images = raw_images(tf.reshape(pixels, [batch_size, *shape]), config)
+            images = raw_images(_pixels(values[ENCODED], batch_size, *shape), config)
             return images, {name: values[name] for name in columns}
 
         return records.batch(batch_size, drop_remainder=True).map(
@@ -83,10 +82,15 @@ def decode_record(
 
     See `decode_batches`. Where windows are cut out, the seed, int64 [], draws this one.
     """
-    columns = {column for name in names for column in stored_feature(name, info, config)}
+    columns = _columns(names, info, config)
     values = parse_features(serialized, {*columns, ENCODED, HEIGHT, WIDTH}, info, config)
     image = _image(values, seed, info=info, config=config)
     return image, {name: values[name] for name in columns}
+
+
+def _columns(names: Sequence[str], info: DatasetInfo, config: InputConfig) -> set[str]:
+    """Names the stored features of which these of `InputConfig.features` are made."""
+    return {column for name in names for column in stored_feature(name, info, config)}
 
 
 def _raw_shape(info: DatasetInfo) -> tuple[int, int, int] | None:
@@ -109,16 +113,21 @@ def _image(
     shape = _raw_shape(info)
     if not config.crop:
         if shape:
-            return raw_images(tf.reshape(tf.io.decode_raw(encoded, tf.uint8), shape), config)
+            return raw_images(_pixels(encoded, *shape), config)
         return jpeg_image(encoded, size, config)
     window = crop_windows(seed, size, config.crop)
     inner, before = fit_rectangle(window[2:], config)
     if shape:
-        pixels = tf.reshape(tf.io.decode_raw(encoded, tf.uint8), shape)
-        pixels = _with_channels(tf.image.crop_to_bounding_box(pixels, *tf.unstack(window)), config)
+        cut = tf.image.crop_to_bounding_box(_pixels(encoded, *shape), *tf.unstack(window))
+        pixels = _with_channels(cut, config)
     else:
         pixels = decode_jpeg(encoded, window[2:], inner, config.channels, window=window)
     return fit_image(pixels, inner, before, config)
+
+
+def _pixels(encoded: tf.Tensor, *shape: int) -> tf.Tensor:
+    """Takes stored pixels as uint8 of this shape."""
+    return tf.reshape(tf.io.decode_raw(encoded, tf.uint8), shape)
 
 
 def jpeg_image(encoded: tf.Tensor, size: tf.Tensor, config: InputConfig) -> tf.Tensor:

@@ -81,6 +81,8 @@ def sum_of_floors(count: Any, factor: int, offset: Any, modulus: int, xp: Arrays
     The Euclidean algorithm for sums of floors (Graham, Knuth, Patashnik, Concrete Mathematics,
     3.5), whose course depends on factor and modulus alone.
     """
+    # The rounds are a loop, in a graph as well: written out, the 22 rounds of an epoch's sums would
+    # be hundreds of ops to trace.
     rounds = np.array(_euclid(factor, modulus), np.int64)
 
     def add_up(number: Any, values: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:

@@ -189,7 +189,7 @@ class BatchPlan:
         # (sums 0.618 3.118 5.618) gives 3 and 2.
         sums = np.concatenate([[0], np.cumsum(self.allocation)])
         ends = xp.shift_right(sums + number * _EPOCH_SHIFT, _SLOT_BITS)
-        # Of all epochs before:
+        # The same running sums, added up over all epochs before.
         ends_before = sum_of_floors(number, _EPOCH_SHIFT, sums, SLOT_PARTS, xp)
         slots, slots_before = (each[1:] - each[:-1] for each in (ends, ends_before))
         # Slots of all epochs before, modulo the units, are where the last epoch stopped: after 7 of

@@ -26,11 +26,7 @@ class Report:
         self._training_records = np.array(counts, np.int64)
         # Each worker reads them by itself, and all the same.
         pipeline = InputPipeline.load(
-            trainer.info,
-            split,
-            _SAMPLES,
-            trainer.config,
-            evaluation=True,
+            trainer.info, split, _SAMPLES, trainer.config, evaluation=True
         )
         self._samples = pipeline.first_records(_SAMPLES)
 
