@@ -5,10 +5,12 @@ import importlib
 import re
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.support.processes import ROOT, own_lines, run_python
+from tests.support.forked import ROOT, ForkedProgram
+from tests.support.processes import own_lines
 
 COMMANDS = {
     "beam_jobs.build": "apache_beam",
@@ -120,13 +122,16 @@ def checked_flags(command: str, text: str) -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
-def test_help_of_a_benchmark(benchmark: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_of_a_benchmark(
+    benchmark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip(BENCHMARKS[benchmark])
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
-    shown = run_python("-m", benchmark, "--help")
-    assert own_lines(shown.stderr) == []
-    assert "--help" in checked_flags(benchmark, shown.stdout)
+    output, errors = tmp_path / "output", tmp_path / "errors"
+    assert ForkedProgram([benchmark, "--help"], output=output, errors=errors).wait() == 0
+    assert own_lines(errors.read_text()) == []
+    assert "--help" in checked_flags(benchmark, output.read_text())
 
 
 def test_no_benchmark_is_forgotten() -> None:

@@ -20,8 +20,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 CONTEXT = multiprocessing.get_context("forkserver")
-# These import all that a program imports itself; what is not installed is left out.
-CONTEXT.set_forkserver_preload(["beam_jobs.build", "pipeline.train"])
+# The first two import all that a program imports itself; what is not installed is left out.
+CONTEXT.set_forkserver_preload(["beam_jobs.build", "pipeline.train", "tests.support.frozen"])
 
 
 class ForkedProgram:
