@@ -6,8 +6,9 @@ DEMO := demo
 DIST := dist
 # Tests that wait for processes of their own leave a core idle: more of them run at a time than there are cores.
 JOBS ?= 4
-# TensorFlow runs the small graphs of tests as they are, which `make test-halves` has optimized.
-QUICK := -p tests.support.quick_graphs
+# Tests make thousands of small graphs. oneDNN, on by default where the processor has instructions for it, looks through
+# all kernels for each of their nodes, and XLA optimizes code that runs once. `make test-halves` leaves both as they are.
+QUICK := TF_ENABLE_ONEDNN_OPTS=0 XLA_FLAGS=--xla_backend_optimization_level=0
 # uv makes the other environments. It takes the Python there is, and trusts the certificates that the system does.
 UV_VERSION := 0.13.9
 UV := .venv-uv-$(UV_VERSION)/bin/uv
@@ -32,11 +33,11 @@ demo: .venv/ready
 	@echo "look at $(DEMO)/receipts.png, batch.png, layouts.png, shards.png and, of the run, $(DEMO)/run/*.png"
 
 test: .venv/ready lint
-	$(BIN)/python -m pytest $(QUICK) -n $(JOBS) --dist worksteal -m "not docs"
+	$(QUICK) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not docs"
 
 # All but programs, servers, benchmarks and what else is slow: under two minutes.
 test-fast: .venv/ready lint
-	$(BIN)/python -m pytest $(QUICK) -n $(JOBS) --dist worksteal -m "not slow"
+	$(QUICK) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow"
 
 lint: .venv/ready
 	$(BIN)/ruff check .
