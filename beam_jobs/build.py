@@ -11,11 +11,11 @@ from pathlib import Path
 
 from beam_jobs.running.import_messages import hide_import_messages
 from beam_jobs.running.stop_signals import StopSignals
-from schemas.program import leave_at_stop_signals
+from schemas.program import begin_program
 
 if __name__ == "__main__":
     hide_import_messages()
-    leave_at_stop_signals()  # until `main` heeds them: the imports below take seconds
+    begin_program()
 
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions, TestOptions
 

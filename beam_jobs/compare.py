@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.running.import_messages import hide_import_messages
-from schemas.program import leave_at_stop_signals, run_program
+from schemas.program import begin_program, run_program
 
 if __name__ == "__main__":
     hide_import_messages()
-    leave_at_stop_signals()
+    begin_program()
 
 from apache_beam.io.filesystems import FileSystems
 

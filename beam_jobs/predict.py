@@ -7,11 +7,11 @@ from functools import partial
 
 from beam_jobs.running.import_messages import hide_import_messages
 from beam_jobs.running.stop_signals import StopSignals
-from schemas.program import leave_at_stop_signals
+from schemas.program import begin_program
 
 if __name__ == "__main__":
     hide_import_messages()
-    leave_at_stop_signals()  # until `main` heeds them: the imports below take seconds
+    begin_program()
 
 
 from beam_jobs.arguments.predict import predict_options, predict_parser

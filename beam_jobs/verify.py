@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from beam_jobs.running.import_messages import hide_import_messages
 from beam_jobs.running.stop_signals import StopSignals
-from schemas.program import leave_at_stop_signals, run_program
+from schemas.program import begin_program, run_program
 
 if __name__ in ("__main__", "__mp_main__"):  # also of the processes that check shards
     hide_import_messages()
 if __name__ == "__main__":
-    leave_at_stop_signals()  # until `main` heeds them: the imports below take seconds
+    begin_program()
 
 import numpy as np
 import numpy.typing as npt

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from schemas.program import leave_at_stop_signals, run_program
+from schemas.program import begin_program, run_program
 
 if __name__ == "__main__":
-    leave_at_stop_signals()
+    begin_program()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
 import numpy as np

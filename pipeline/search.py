@@ -9,10 +9,10 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any, NamedTuple
 
-from schemas.program import leave_at_stop_signals, run_program
+from schemas.program import begin_program, run_program
 
 if __name__ == "__main__":
-    leave_at_stop_signals()
+    begin_program()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # of the trainers
 
 import optuna

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
 from pipeline.distribution.stop_request import StopRequest, hold_sigterm, release_sigterm
-from schemas.program import leave_at_stop_signals, run_program
+from schemas.program import begin_program, run_program
 
 if __name__ == "__main__":
-    # Until `main` heeds them: the imports below take seconds, and start threads.
+    # Until `main` heeds signals: the imports below take seconds, and start threads.
     hold_sigterm()
-    leave_at_stop_signals((signal.SIGINT,))
+    begin_program((signal.SIGINT,))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
 import tensorflow as tf

@@ -94,3 +94,19 @@ def test_another_broken_pipe_is_an_error_and_a_status_is_passed_on() -> None:
         )
         assert done.returncode == status
         assert sentence in done.stderr
+
+
+def test_garbage_is_collected_again_once_all_is_imported() -> None:
+    program = (
+        "import gc\n"
+        "from schemas.program import begin_program, run_program\n"
+        "def main():\n"
+        "    return 3 if gc.isenabled() and gc.get_freeze_count() > 1000 else 4\n"
+        "begin_program()\n"
+        "assert not gc.isenabled()\n"
+        "run_program(main)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (3, "")
