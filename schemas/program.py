@@ -20,8 +20,9 @@ def begin_program(signals: tuple[signal.Signals, ...] = STOP_SIGNALS) -> None:
     other errors. A program that has something to clean up sets handlers of its own when it begins
     to.
 
-    No garbage is collected before `run_program`. TensorFlow and Beam import a million objects that
-    stay; to look through them again and again would take a quarter of the time.
+    No garbage is collected before `run_program`. Imports of TensorFlow and Beam make hundreds of
+    thousands of objects that stay; to look through them again and again would take a quarter of the
+    time.
     """
     for stop_signal in signals:
         signal.signal(stop_signal, _leave)

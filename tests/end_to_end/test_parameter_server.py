@@ -72,7 +72,7 @@ class Story:
         self.started[FIRST_WORKER].kill()
         self._train(50, lost=FIRST_WORKER)
         self._serve_again(FIRST_WORKER)
-        self._train(100)
+        self._train(200)
         assert self.started[SECOND_WORKER].terminate() == -signal.SIGTERM
         self._train(50, lost=SECOND_WORKER)  # only the first, started again, can have done it
         self._serve_again(SECOND_WORKER)

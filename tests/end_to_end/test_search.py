@@ -26,7 +26,7 @@ from pipeline.train import STOPPED
 from pipeline.training.run_log import LOG, read_log
 from tests.support.processes import ROOT, TIME_LIMIT_S, own_lines
 
-STEPS = 150
+STEPS = 300
 OPTIONS = (
     "--task=tests.support.tiny_task:TinyTask",
     "--global-batch-size=8",
@@ -138,7 +138,7 @@ def test_a_search_that_is_stopped_and_one_whose_trainer_is_left_behind_go_on(
     directory: Path, tmp_path: Path
 ):
     folder = tmp_path / "search"
-    options = ("--trials=1", "--steps=200", "--steps-per-call=5", "--pruner=none", "--quiet")
+    options = ("--trials=1", "--steps=400", "--steps-per-call=5", "--pruner=none", "--quiet")
     for number in (signal.SIGTERM, signal.SIGKILL):
         with searches(directory, folder, 1, *options) as started:
             [process] = started
@@ -163,6 +163,6 @@ def test_a_search_that_is_stopped_and_one_whose_trainer_is_left_behind_go_on(
         assert process.returncode == 0, errors
     steps = raw_steps(run_dir)
     assert steps == sorted(set(steps))  # each attempt went on from the checkpoint of the last
-    assert steps[-1] == 200
+    assert steps[-1] == 400
     assert (run_dir / "output.txt").read_text().count("stopped at step") == 2
     assert "study search: 1 trials, 1 complete\n" in output
