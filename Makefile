@@ -7,8 +7,10 @@ DIST := dist
 # Tests that wait for processes of their own leave a core idle: more of them run at a time than there are cores.
 JOBS ?= 4
 # Tests make thousands of small graphs. oneDNN, on by default where the processor has instructions for it, looks through
-# all kernels for each of their nodes, and XLA optimizes code that runs once. `make test-halves` leaves both as they are.
-QUICK := TF_ENABLE_ONEDNN_OPTS=0 XLA_FLAGS=--xla_backend_optimization_level=0
+# all kernels for each of their nodes; Grappler and XLA optimize what runs once. `make test-halves` leaves all three as
+# they are.
+QUICK := TF_ENABLE_ONEDNN_OPTS=0 XLA_FLAGS=--xla_backend_optimization_level=0 $(BIN)/python -m pytest \
+  -p tests.support.unoptimized
 # uv makes the other environments. It takes the Python there is, and trusts the certificates that the system does.
 UV_VERSION := 0.13.9
 UV := .venv-uv-$(UV_VERSION)/bin/uv
@@ -33,11 +35,11 @@ demo: .venv/ready
 	@echo "look at $(DEMO)/receipts.png, batch.png, layouts.png, shards.png and, of the run, $(DEMO)/run/*.png"
 
 test: .venv/ready lint
-	$(QUICK) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not docs"
+	$(QUICK) -n $(JOBS) --dist worksteal -m "not docs"
 
 # All but programs, servers, benchmarks and what else is slow: under two minutes.
 test-fast: .venv/ready lint
-	$(QUICK) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow"
+	$(QUICK) -n $(JOBS) --dist worksteal -m "not slow"
 
 lint: .venv/ready
 	$(BIN)/ruff check .
@@ -132,6 +134,9 @@ ENVIRONMENTS := $(addprefix .venv,/ready -receipts/ready -newest/ready -build/re
 # `uv sync` fetches from the addresses in uv.lock, PyPI's. `uv pip sync` asks the index that uv or pip is
 # configured for, and checks the hashes of uv.lock.
 PIP_INDEX = $(shell $(UV:/uv=)/pip config list 2>/dev/null | sed -n "s/.*\.index-url='\(.*\)'/\1/p" | head -1)
+# Python compiles a module when it is first imported: here, and not in each of the processes that tests start at a time.
+IMPORT := import importlib.util as u, logging; logging.disable(); \
+  [__import__(name) for name in ('apache_beam', 'tensorflow') if u.find_spec(name)]
 $(ENVIRONMENTS): export UV_DEFAULT_INDEX = $(or $(INDEX),$(PIP_INDEX))
 $(ENVIRONMENTS): %/ready: uv.lock pyproject.toml | $(UV)
 	$(PYTHON) -m venv $*
@@ -139,6 +144,7 @@ $(ENVIRONMENTS): %/ready: uv.lock pyproject.toml | $(UV)
 	  --output-file $*/requirements.txt
 	$(UV) pip sync --quiet --python $*/bin/python --require-hashes $*/requirements.txt
 	$(UV) pip install --quiet --python $*/bin/python --no-deps --editable .
+	TF_CPP_MIN_LOG_LEVEL=3 $*/bin/python -W ignore -c "$(IMPORT)"
 	touch $@
 
 $(UV):

@@ -13,7 +13,6 @@ from beam_jobs.storage.object_stores import (
     ObjectStore,
     for_each,
     http_status,
-    prefix_of,
 )
 
 _POLL_S = 0.2
@@ -46,8 +45,8 @@ class BlobStorage(ObjectStore):
             raise
         return FileState(size_bytes=properties.size, version=properties.etag)
 
-    def list_below(self, directory: str) -> list[str]:
-        return [path for path, _ in self._io.list_files(prefix_of(directory))]
+    def _sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        yield from self._io.list_files(prefix)
 
     def entries(self, folder: str) -> Iterator[str]:
         account, container, prefix = parse_azfs_path(folder, blob_optional=True, get_account=True)

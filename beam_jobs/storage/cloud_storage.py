@@ -12,7 +12,6 @@ from beam_jobs.storage.object_stores import (
     batches,
     check_results,
     for_each,
-    prefix_of,
 )
 
 _DELETIONS_PER_REQUEST = 100
@@ -46,8 +45,8 @@ class CloudStorage(ObjectStore):
         blob = self._io.client.bucket(bucket).get_blob(name, retry=self._retry)
         return FileState(size_bytes=blob.size, version=str(blob.generation)) if blob else None
 
-    def list_below(self, directory: str) -> list[str]:
-        return [path for path, _ in self._io.list_files(prefix_of(directory))]
+    def _sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        yield from self._io.list_files(prefix)
 
     def entries(self, folder: str) -> Iterator[str]:
         bucket, prefix = self._parse(folder, object_optional=True)

@@ -254,7 +254,7 @@ def list_files(pattern: str) -> list[FileMetadata]:
     with _asking(pattern):
         try:
             return _store(pattern).match(pattern)
-        except BeamIOError as error:
+        except Exception as error:  # each store's client has errors of its own
             if _tells_of_absence(error):
                 return []
             raise

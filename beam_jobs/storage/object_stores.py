@@ -151,10 +151,22 @@ class ObjectStore(Store, ABC):
     def exists(self, path: str) -> bool:
         return self.state(path) is not None
 
+    def match(self, pattern: str) -> list[FileMetadata]:
+        if pattern.endswith("/"):
+            pattern += "*"
+        prefix = re.split(r"[*?[]", pattern, maxsplit=1)[0]
+        if prefix == pattern:
+            state = self.state(pattern)
+            return [FileMetadata(pattern, state.size_bytes)] if state else []
+        found = [FileMetadata(path, size_bytes) for path, size_bytes in self._sizes(prefix)]
+        return list(FileSystems.get_filesystem(pattern).match_files(found, pattern))
 
-def prefix_of(directory: str) -> str:
-    """Returns the prefix of the names of all objects below a directory."""
-    return directory.rstrip("/") + "/"
+    def list_below(self, directory: str) -> list[str]:
+        return [path for path, _ in self._sizes(directory.rstrip("/") + "/")]
+
+    @abstractmethod
+    def _sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """Yields path and size in bytes of each object whose path begins so."""
 
 
 def batches(items: Sequence[T], size: int) -> list[Sequence[T]]:

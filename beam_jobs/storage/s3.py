@@ -14,7 +14,6 @@ from beam_jobs.storage.object_stores import (
     batches,
     for_each,
     http_status,
-    prefix_of,
 )
 
 _DELETIONS_PER_REQUEST = 1000
@@ -52,14 +51,12 @@ class S3(ObjectStore):
             raise
         return FileState(size_bytes=head["ContentLength"], version=head["ETag"])
 
-    def list_below(self, directory: str) -> list[str]:
-        bucket, prefix = parse_s3_path(prefix_of(directory), object_optional=True)
-        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-        return [
-            f"s3://{bucket}/{object_['Key']}"
-            for page in pages
-            for object_ in page.get("Contents", [])
-        ]
+    def _sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        bucket, start = _parse_s3(prefix, object_optional=True)
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=start)
+        for page in pages:
+            for object_ in page.get("Contents", ()):
+                yield f"s3://{bucket}/{object_['Key']}", object_["Size"]
 
     def entries(self, folder: str) -> Iterator[str]:
         bucket, prefix = parse_s3_path(folder, object_optional=True)
@@ -129,9 +126,9 @@ class _S3Reader:
         return data
 
 
-def _parse_s3(path: str) -> tuple[str, str]:
+def _parse_s3(path: str, *, object_optional: bool = False) -> tuple[str, str]:
     """Returns bucket and key; of an impossible name, boto3's error would seem to be the store's."""
-    bucket, key = parse_s3_path(path)
+    bucket, key = parse_s3_path(path, object_optional=object_optional)
     if not _BUCKET_NAME.fullmatch(bucket):
         raise ValueError(f"no bucket of S3 can have the name {bucket!r}")
     return bucket, key

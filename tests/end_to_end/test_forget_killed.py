@@ -1,8 +1,7 @@
 """A forgetting that is killed: the same command finishes it, on a disk and on object stores."""
 
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from beam_jobs.verify import main as verify_main
 from beam_jobs.verify import verify
 from schemas.file_names import COMPLETED
 from tests.support.dataset_files import manifest_of
-from tests.support.forked import ForkedProgram
+from tests.support.forked import kill_when
 from tests.support.grown import table_of, truth_of
 from tests.support.receipts import contents
 from tests.support.stores import TestStore, started
@@ -44,18 +43,6 @@ def ids_file(folder: Path, rows: list[dict]) -> Path:
     return path
 
 
-def kill_when(arguments: list[str], reached: Callable[[], bool]) -> bool:
-    """Runs the command, and kills it once something is reached; returns whether it still ran."""
-    process = ForkedProgram(["beam_jobs.forget", *arguments], has_session=True)
-    while process.poll() is None and not reached():
-        time.sleep(0.001)
-    ran = process.poll() is None
-    if ran:
-        process.kill_session()
-    process.wait()
-    return ran
-
-
 def test_it_is_finished_by_the_same_command(grown: Path, rows: list[dict], tmp_path: Path):
     arguments = [f"--ids={ids_file(tmp_path, rows)}", "--workers=1"]
     whole = Path(shutil.copytree(grown, tmp_path / "whole"))
@@ -64,7 +51,10 @@ def test_it_is_finished_by_the_same_command(grown: Path, rows: list[dict], tmp_p
     killed = 0
     for moment, pattern in enumerate(MOMENTS):
         copy = Path(shutil.copytree(grown, tmp_path / f"killed-{moment}"))
-        killed += kill_when([str(copy), *arguments], lambda: any(copy.glob(pattern)))  # noqa: B023
+        killed += kill_when(
+            ["beam_jobs.forget", str(copy), *arguments],
+            lambda: any(copy.glob(pattern)),  # noqa: B023
+        )
         before_or_after = manifest_of(copy).version
         assert before_or_after in (3, 4)
         status = main([str(copy), *arguments])
@@ -173,7 +163,7 @@ def test_object_stores_forget_too(server: TestStore, grown: Path, rows: list[dic
     def shards_are_written() -> bool:
         return bool(files.list_files(files.join(root, "_staging/finished-*/*.tfrecord")))
 
-    assert kill_when(remote, shards_are_written)
+    assert kill_when(["beam_jobs.forget", *remote], shards_are_written)
     assert files.read(files.join(root, COMPLETED)) == (grown / COMPLETED).read_bytes()
     assert main(remote) == 0
     found = files.list_files(files.join(root, "**"))

@@ -32,6 +32,21 @@ def steps(run_dir: Path, name: str) -> list[int]:
     return [line["step"] for line in lines if name in line]
 
 
+@pytest.fixture(scope="module")
+def trained(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of 10 steps, with two evaluations; tests must not change it."""
+    run_dir = tmp_path_factory.mktemp("run")
+    command = [str(directory), f"--run-dir={run_dir}", *OPTIONS]
+    assert main([*command, "--evaluate-every=5", "--steps=10"]) == 0
+    return run_dir
+
+
+@pytest.fixture
+def run_dir(trained: Path, tmp_path: Path) -> Path:
+    """A copy of `trained`."""
+    return shutil.copytree(trained, tmp_path / "run")
+
+
 def test_a_missing_checkpoint_takes_back_to_the_one_before(
     directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -50,14 +65,12 @@ def test_a_missing_checkpoint_takes_back_to_the_one_before(
 
 
 def test_fewer_steps_than_were_taken(
-    directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    directory: Path, run_dir: Path, capsys: pytest.CaptureFixture[str]
 ):
-    command = [str(directory), f"--run-dir={tmp_path}", *OPTIONS]
-    assert main([*command, "--steps=5"]) == 0
     with pytest.raises(SystemExit):
-        main([*command, "--steps=4"])
+        main([str(directory), f"--run-dir={run_dir}", *OPTIONS, "--steps=9"])
     sentence = (
-        f"the run in {tmp_path} is at step 5, and the last of its steps is 4: choose more steps, "
+        f"the run in {run_dir} is at step 10, and the last of its steps is 9: choose more steps, "
         "or another run folder"
     )
     assert sentence in capsys.readouterr().err
@@ -135,16 +148,14 @@ def test_quiet(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("other_data", [False, True])
 def test_another_model_is_refused(
-    directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], other_data: bool
+    directory: Path, run_dir: Path, capsys: pytest.CaptureFixture[str], other_data: bool
 ):
     """The sentence offers no option that can't help where the weights can't be restored."""
-    command = [str(directory), f"--run-dir={tmp_path}", *OPTIONS]
-    assert main([*command, "--steps=5"]) == 0
-    capsys.readouterr()
+    command = [str(directory), f"--run-dir={run_dir}", *OPTIONS, "--evaluate-every=5"]
     with pytest.raises(SystemExit):
         main([*command, "--steps=10", "--model.size=16", *["--other-data"] * other_data])
     assert capsys.readouterr().err.partition("error: ")[2] == (
-        f"{tmp_path}/checkpoints/step-5 does not fit the model, which has other variables or "
+        f"{run_dir}/checkpoints/step-10 does not fit the model, which has other variables or "
         "other shapes:\n  input.height: 24 then, 16 now\n  input.width: 24 then, 16 now\n"
         "  task.size: 24 then, 16 now\n"
         "Give the task and its options as they were, or choose another run folder; --other-data "
@@ -166,43 +177,39 @@ def flip_a_bit_of_best(best: Path) -> None:
 @pytest.mark.parametrize("damage", [remove_best, flip_a_bit_of_best])
 def test_a_best_checkpoint_that_is_gone_comes_back(
     directory: Path,
-    tmp_path: Path,
+    run_dir: Path,
     capsys: pytest.CaptureFixture[str],
     damage: Callable[[Path], None],
 ):
     """With the next evaluation, whatever its loss; from then on, it takes a lower one again."""
-    command = [str(directory), f"--run-dir={tmp_path}", *OPTIONS, "--evaluate-every=5"]
-    assert main([*command, "--steps=10"]) == 0
-    damage(tmp_path / "best")
-    capsys.readouterr()
+    command = [str(directory), f"--run-dir={run_dir}", *OPTIONS, "--evaluate-every=5"]
+    damage(run_dir / "best")
     # A rate that makes the loss worse, and then better than that.
     assert main([*command, "--steps=15", "--schedule=constant", "--learning-rate=5"]) == 0
-    sentence = f"{tmp_path}/best is empty or damaged: the next evaluation fills it"
+    sentence = f"{run_dir}/best is empty or damaged: the next evaluation fills it"
     assert capsys.readouterr().err.splitlines()[0] == sentence
-    found = RunFolder(str(tmp_path), is_chief=False).evaluations()
+    found = RunFolder(str(run_dir), is_chief=False).evaluations()
     assert found[15] > found[10]
-    assert written_steps(str(tmp_path / "best")) == {15}
+    assert written_steps(str(run_dir / "best")) == {15}
     assert main([*command, "--steps=25", "--learning-rate=0.1"]) == 0
     assert sentence not in capsys.readouterr().err
-    found = RunFolder(str(tmp_path), is_chief=False).evaluations()
+    found = RunFolder(str(run_dir), is_chief=False).evaluations()
     later = {step: loss for step, loss in found.items() if step >= 15}
     assert min(later, key=later.__getitem__) > 15
-    assert written_steps(str(tmp_path / "best")) == {min(later, key=later.__getitem__)}
+    assert written_steps(str(run_dir / "best")) == {min(later, key=later.__getitem__)}
 
 
 def test_an_unreadable_list_of_the_best_loses_nothing(
-    directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    directory: Path, run_dir: Path, capsys: pytest.CaptureFixture[str]
 ):
-    command = [str(directory), f"--run-dir={tmp_path}", *OPTIONS, "--evaluate-every=5"]
-    assert main([*command, "--steps=10"]) == 0
-    best = written_steps(str(tmp_path / "best"))
-    (tmp_path / "best" / "checkpoint").write_bytes(b'model_checkpoint_path: "mod')
-    capsys.readouterr()
+    command = [str(directory), f"--run-dir={run_dir}", *OPTIONS, "--evaluate-every=5"]
+    best = written_steps(str(run_dir / "best"))
+    (run_dir / "best" / "checkpoint").write_bytes(b'model_checkpoint_path: "mod')
     assert main([*command, "--steps=15", "--schedule=constant", "--learning-rate=5"]) == 0
     assert capsys.readouterr().err.splitlines()[0] == (
-        f"{tmp_path}/best/checkpoint can't be read: it is made again from the files beside it"
+        f"{run_dir}/best/checkpoint can't be read: it is made again from the files beside it"
     )
-    assert written_steps(str(tmp_path / "best")) == best
+    assert written_steps(str(run_dir / "best")) == best
 
 
 @pytest.mark.parametrize("damage", ["flip", "remove"])

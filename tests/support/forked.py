@@ -136,3 +136,16 @@ def _run(
     module, *sys.argv[1:] = arguments
     sys.modules.pop(module, None)  # runpy warns of a module that was imported before
     runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def kill_when(
+    arguments: Sequence[str], reached: Callable[[], bool], *, look_every_s: float = 0.001
+) -> bool:
+    """Runs a program, and kills its session once something is reached; False if it ended before."""
+    process = ForkedProgram(arguments, has_session=True)
+    while process.poll() is None and not reached():
+        time.sleep(look_every_s)
+    ran = process.poll() is None
+    if ran:
+        process.kill_session()
+    return ran

@@ -151,7 +151,11 @@ def _cloud_storage_server(sent: list[int]) -> HTTPServer:
     class Server(HTTPServer):
         request_queue_size = 64
 
-    return Server(("127.0.0.1", 0), partial(Handler, Storage(use_memory_fs=True)))
+    class MemoryStorage(Storage):
+        def _write_config_to_file(self) -> None:
+            """Does without: all objects are listed anew at each change, for the next process."""
+
+    return Server(("127.0.0.1", 0), partial(Handler, MemoryStorage(use_memory_fs=True)))
 
 
 def _with_quoted_link(make_resource: Callable[..., dict[str, Any]]) -> Callable[..., Any]:

@@ -12,11 +12,12 @@ pytest.importorskip("tensorflow")
 from benchmarks.interop import torch_grain
 from benchmarks.interop.expected import ID
 from benchmarks.interop.results import Result, load
-from benchmarks.interop.torch_grain import CASES, GLOBAL_BATCH_SIZE, Reader, decoded, main
+from benchmarks.interop.torch_grain import GLOBAL_BATCH_SIZE, Reader, decoded, main
 from pipeline import BatchSampler, Records
 from tests.support.dataset_factory import LAYOUTS
 
 STEPS = 5
+CASES = ((1.0, 1), (0.3, 3))  # alpha, ranks
 RECORDS = sum(LAYOUTS.values())
 READ = len(CASES) * STEPS * GLOBAL_BATCH_SIZE
 
@@ -47,6 +48,7 @@ def ids(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     path = tmp_path_factory.mktemp("ids") / "ids.json"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch_grain, "STEPS", STEPS)
+        patch.setattr(torch_grain, "CASES", CASES)
         assert main(["expect", str(path), str(directory)]) == 0
         patch.delitem(sys.modules, "tensorflow")  # as in the environment of the second step
         yield path
