@@ -109,7 +109,7 @@ def test_an_append_killed_at_random_moments_resumes(append: Append, tmp_path: Pa
             command = ["beam_jobs.build", "--workers=2", *append.arguments(output)]
             process = ForkedProgram(command, has_session=True)
             while len(set(output.glob(pattern)) - found) < number and process.poll() is None:
-                time.sleep(0.001)
+                time.sleep(0.005)
             # The last moment is so near the end that the build may have ended by itself.
             is_last = (pattern, number) == MOMENTS[-1]
             assert process.poll() is None or is_last, f"the append ended before {pattern}"

@@ -21,7 +21,10 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 CONTEXT = multiprocessing.get_context("forkserver")
 # The first two import all that a program imports itself; what is not installed is left out.
-CONTEXT.set_forkserver_preload(["beam_jobs.build", "pipeline.train", "tests.support.frozen"])
+_PLUGINS = {"tests.support.unoptimized"} & sys.modules.keys()
+CONTEXT.set_forkserver_preload(
+    ["beam_jobs.build", "pipeline.train", *_PLUGINS, "tests.support.frozen"]
+)
 
 
 class ForkedProgram:

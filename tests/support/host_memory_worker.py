@@ -13,22 +13,23 @@ from collections.abc import Callable
 PR_SET_THP_DISABLE = 41
 
 
-def touched_anew(begin: str, batch: str) -> None:
-    """Prints the share of a batch's memory that the kernel has to hand out again.
+def touched_anew(begin: str, *batches: str) -> None:
+    """Prints the share of each batch's memory that the kernel has to hand out again.
 
     Args:
       begin: name in `BEGINNINGS` of what the process does first.
-      batch: name in `BATCHES` of what each batch consists of.
+      *batches: names in `BATCHES` of what batches consist of.
     """
     ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)  # huge pages would be few faults
     BEGINNINGS[begin]()
-    size, step = BATCHES[batch]()
-    copies = [step() for _ in range(4)][:1]
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(8):
-        copies[0] = step()
-    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-    print(faults * resource.getpagesize() / (8 * size))
+    for batch in batches:
+        size, step = BATCHES[batch]()
+        copies = [step() for _ in range(4)][:1]
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(8):
+            copies[0] = step()
+        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+        print(faults * resource.getpagesize() / (8 * size))
 
 
 def made_by_name() -> None:

@@ -21,7 +21,7 @@ from tests.support.receipts import contents
 
 NEWEST = frozenset({COMPLETED, "dataset_info.json", "features.json"})  # of the newest version
 _WRITES = os.O_WRONLY | os.O_RDWR
-_PAUSE_S = 0.01
+_PAUSE_S = 0.03
 
 
 @dataclass(frozen=True)
