@@ -1,8 +1,9 @@
 """Stores: file systems as Beam has them, and object stores through the clients of Beam.
 
-Beam makes a new client for every file that it opens, which takes S3's 0.2 s of processor time and
-may ask for credentials. Here a process has one client of each store: `s3`, `cloud_storage`,
-`blob_storage` and `hdfs` each hold one store, and whatever they use of Beam's private attributes.
+Beam makes a new client for every file that it opens and every listing, which takes S3's 0.2 s of
+processor time and may ask for credentials. Here a process has one client of each store: `s3`,
+`cloud_storage`, `blob_storage` and `hdfs` each hold one store, and whatever they use of Beam's
+private attributes.
 """
 
 import re
@@ -152,6 +153,7 @@ class ObjectStore(Store, ABC):
         return self.state(path) is not None
 
     def match(self, pattern: str) -> list[FileMetadata]:
+        """Lists the objects that match a glob pattern, as Beam's `FileSystem.match` finds them."""
         if pattern.endswith("/"):
             pattern += "*"
         prefix = re.split(r"[*?[]", pattern, maxsplit=1)[0]
