@@ -131,12 +131,14 @@ dist: | $(UV)
 ENVIRONMENTS := $(addprefix .venv,/ready -receipts/ready -newest/ready -build/ready -train/ready \
   -docs/ready -peers/ready -tfds/ready -dali/ready -pytorch/ready -grain/ready -tfdv/ready)
 
+# Python compiles a module when it is first imported. The large ones are imported once when their environment is made;
+# else each of the processes that tests start at a time would compile them.
+IMPORT := import importlib.util as u, logging; logging.disable(); \
+  [__import__(name) for name in ('apache_beam', 'tensorflow') if u.find_spec(name)]
+
 # `uv sync` fetches from the addresses in uv.lock, PyPI's. `uv pip sync` asks the index that uv or pip is
 # configured for, and checks the hashes of uv.lock.
 PIP_INDEX = $(shell $(UV:/uv=)/pip config list 2>/dev/null | sed -n "s/.*\.index-url='\(.*\)'/\1/p" | head -1)
-# Python compiles a module when it is first imported: here, and not in each of the processes that tests start at a time.
-IMPORT := import importlib.util as u, logging; logging.disable(); \
-  [__import__(name) for name in ('apache_beam', 'tensorflow') if u.find_spec(name)]
 $(ENVIRONMENTS): export UV_DEFAULT_INDEX = $(or $(INDEX),$(PIP_INDEX))
 $(ENVIRONMENTS): %/ready: uv.lock pyproject.toml | $(UV)
 	$(PYTHON) -m venv $*

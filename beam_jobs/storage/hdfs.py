@@ -5,7 +5,6 @@ target is there, and its exists takes any refusal for a file that is not there.
 """
 
 import posixpath
-import re
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Any
@@ -14,7 +13,7 @@ from apache_beam.io.filesystem import FileMetadata
 from apache_beam.io.filesystems import FileSystems
 
 from beam_jobs.errors import BuildError
-from beam_jobs.storage.object_stores import FileState, Store, for_each
+from beam_jobs.storage.object_stores import FileState, Store, for_each, literal_prefix
 
 # Exceptions by which a file is at fault: the client gives their name, but no HTTP status.
 _STATUS = {
@@ -72,7 +71,7 @@ class Hdfs(Store):
         for_each(lambda pair: _rename(*pair), pairs)
 
     def match(self, pattern: str) -> list[FileMetadata]:
-        plain = re.split(r"[*?[]", pattern, maxsplit=1)[0]
+        plain = literal_prefix(pattern)
         if plain == pattern:
             found = _file_status(pattern)
             return [_metadata(pattern, found)] if found and found["type"] == "FILE" else []

@@ -29,6 +29,11 @@ def escape(path: str) -> str:
     return re.sub(r"([*?[])", r"[\1]", path)
 
 
+def literal_prefix(pattern: str) -> str:
+    """Returns what stands before the first wildcard of a glob pattern; all of it if it has none."""
+    return re.split(r"[*?[]", pattern, maxsplit=1)[0]
+
+
 def http_status(error: Exception) -> int | None:
     """Returns the HTTP status that a store's client raised, None if it raised none."""
     response = getattr(error, "response", None)
@@ -153,10 +158,10 @@ class ObjectStore(Store, ABC):
         return self.state(path) is not None
 
     def match(self, pattern: str) -> list[FileMetadata]:
-        """Lists the objects that match a glob pattern, as Beam's `FileSystem.match` finds them."""
+        """Lists what Beam's `FileSystem.match` would, without the times of changes."""
         if pattern.endswith("/"):
             pattern += "*"
-        prefix = re.split(r"[*?[]", pattern, maxsplit=1)[0]
+        prefix = literal_prefix(pattern)
         if prefix == pattern:
             state = self.state(pattern)
             return [FileMetadata(pattern, state.size_bytes)] if state else []
@@ -168,7 +173,7 @@ class ObjectStore(Store, ABC):
 
     @abstractmethod
     def _sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
-        """Yields path and size in bytes of each object whose path begins so."""
+        """Yields path and size in bytes of each object whose path begins with `prefix`."""
 
 
 def batches(items: Sequence[T], size: int) -> list[Sequence[T]]:

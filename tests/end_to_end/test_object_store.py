@@ -155,6 +155,7 @@ def test_a_bucket_that_is_not_there(server: TestStore, tmp_path: Path, capsys):
     assert f"error: {output}" in sentence
     assert "can't be accessed: " in sentence
     assert "check its name, the credentials of its store and the network" in sentence
+    assert files.list_files(f"{output}/*.jsonl") == []
 
 
 NAMES = ("plain", "a b", "a[1]*?.jpg", "50%.jpg", "%41", "a#b?c=d&e", "a+b", "Bäckerei/日本.jpg")

@@ -20,8 +20,9 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 CONTEXT = multiprocessing.get_context("forkserver")
-# The first two import all that a program imports itself; what is not installed is left out.
+# Programs are optimized as little as the process that starts them.
 _PLUGINS = {"tests.support.unoptimized"} & sys.modules.keys()
+# The first two import all that a program imports itself; what is not installed is left out.
 CONTEXT.set_forkserver_preload(
     ["beam_jobs.build", "pipeline.train", *_PLUGINS, "tests.support.frozen"]
 )
@@ -144,7 +145,7 @@ def _run(
 def kill_when(
     arguments: Sequence[str], reached: Callable[[], bool], *, look_every_s: float = 0.001
 ) -> bool:
-    """Runs a program, and kills its session once something is reached; False if it ended before."""
+    """Runs a program and kills its session once something is reached; returns whether it did."""
     process = ForkedProgram(arguments, has_session=True)
     while process.poll() is None and not reached():
         time.sleep(look_every_s)

@@ -153,7 +153,7 @@ def _cloud_storage_server(sent: list[int]) -> HTTPServer:
 
     class MemoryStorage(Storage):
         def _write_config_to_file(self) -> None:
-            """Does without: all objects are listed anew at each change, for the next process."""
+            """Writes no list of all objects, as it would after each change, for its next start."""
 
     return Server(("127.0.0.1", 0), partial(Handler, MemoryStorage(use_memory_fs=True)))
 
