@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.engines.cluster import Cluster, answer
-from benchmarks.engines.processes import Processes, free_port, running
+from benchmarks.engines.processes import Processes, running
+from benchmarks.harness.addresses import free_port
 
 _MASTER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
 _WORKER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"

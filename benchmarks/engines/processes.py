@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import time
 import uuid
@@ -107,10 +106,3 @@ def running(folder: Path, **environment: str) -> Iterator[Processes]:
         yield processes
     finally:
         processes.end()
-
-
-def free_port() -> int:
-    """Returns a port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.engines.cluster import Cluster, answer
-from benchmarks.engines.processes import free_port, running
+from benchmarks.engines.processes import running
+from benchmarks.harness.addresses import free_port
 
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"

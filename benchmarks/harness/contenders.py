@@ -6,12 +6,12 @@ import json
 import multiprocessing
 import os
 import queue
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import tensorflow as tf
 
-from benchmarks.harness.addresses import free_addresses
+from benchmarks.harness.addresses import SHARED_PORTS, reserved_addresses
 from benchmarks.harness.timing import Contender
 from pipeline.config import InputConfig
 from pipeline.distribution import strategies
@@ -147,36 +147,41 @@ def distributed(run: Training, *, produced: tf.Variable | None = None) -> Iterat
 def _of_workers(run: Training) -> Iterator[Any]:
     """A number each time all workers have made their slice of a global batch."""
     context = multiprocessing.get_context("spawn")
-    cluster = {"worker": free_addresses(run.workers)}
     made = [context.Queue(maxsize=1) for _ in range(run.workers)]
-    workers = []
-    try:
-        for index, each in enumerate(made):
-            task = {"cluster": cluster, "task": {"type": "worker", "index": index}}
-            workers.append(context.Process(target=_work, args=(run, task, each)))
-            workers[-1].start()
-        for step in itertools.count(1):
-            for worker, each in zip(workers, made, strict=True):
-                _wait_for(worker, each)
-            yield step
-    finally:
-        for worker in workers:
-            worker.kill()  # TensorFlow keeps SIGTERM for itself
+    workers: list[Any] = []
+    with reserved_addresses(run.workers) as addresses:
+        try:
+            for index, each in enumerate(made):
+                place = {"type": "worker", "index": index}
+                task = {"cluster": {"worker": addresses}, "task": place}
+                workers.append(context.Process(target=_work, args=(run, task, each)))
+                workers[-1].start()
+            for step in itertools.count(1):
+                for each in made:
+                    _wait_for(each, workers)
+                yield step
+        finally:
+            for worker in workers:
+                worker.kill()  # TensorFlow keeps SIGTERM for itself
 
 
-def _wait_for(worker: Any, made: Any) -> None:
+def _wait_for(made: Any, workers: Sequence[Any]) -> None:
+    """Waits for a worker's next batch, unless one has ended: the others would wait for it."""
     while True:
         try:
             made.get(timeout=_ALIVE_S)
         except queue.Empty:
-            if worker.is_alive():
-                continue
-            raise RuntimeError(f"a worker ended with status {worker.exitcode}") from None
-        return
+            for index, worker in enumerate(workers):
+                if not worker.is_alive():
+                    raise RuntimeError(
+                        f"worker {index} ended with status {worker.exitcode}"
+                    ) from None
+        else:
+            return
 
 
 def _work(run: Training, task: dict[str, Any], made: Any) -> None:
-    os.environ["TF_CONFIG"] = json.dumps(task)
+    os.environ |= {**SHARED_PORTS, "TF_CONFIG": json.dumps(task)}
     strategy = strategies.make_strategy("multi_worker")
     elements = _load(run, decoding=True)
     dataset = strategy.distribute_datasets_from_function(

@@ -5,8 +5,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
-from benchmarks.harness.addresses import free_addresses
+from benchmarks.harness.addresses import SHARED_PORTS, reserved_addresses
+
+_ALIVE_S = 0.5
 
 
 def run_cluster(command: Sequence[str], tasks: Mapping[str, int], *, name: str) -> str:
@@ -23,29 +26,44 @@ def run_cluster(command: Sequence[str], tasks: Mapping[str, int], *, name: str) 
     Raises:
       SystemExit: one of them failed.
     """
-    addresses = iter(free_addresses(sum(tasks.values())))
-    cluster = {kind: [next(addresses) for _ in range(count)] for kind, count in tasks.items()}
-    places = [(kind, index) for kind, each in cluster.items() for index in range(len(each))]
     environment = {key: value for key, value in os.environ.items() if key != "TF_CONFIG"}
     processes: list[subprocess.Popen[str]] = []
-    try:
-        for kind, index in places or [("", 0)]:
-            task = {"cluster": cluster, "task": {"type": kind, "index": index}}
-            config = {"TF_CONFIG": json.dumps(task)} if tasks else {}
-            processes.append(
-                subprocess.Popen(
-                    [sys.executable, *command],
-                    env={**environment, **config},
-                    stdout=None if processes else subprocess.PIPE,
-                    text=True,
+    with reserved_addresses(sum(tasks.values())) as reserved:
+        addresses = iter(reserved)
+        cluster = {kind: [next(addresses) for _ in range(count)] for kind, count in tasks.items()}
+        places = [(kind, index) for kind, each in cluster.items() for index in range(len(each))]
+        try:
+            for kind, index in places or [("", 0)]:
+                task = {"cluster": cluster, "task": {"type": kind, "index": index}}
+                config = {**SHARED_PORTS, "TF_CONFIG": json.dumps(task)} if tasks else {}
+                processes.append(
+                    subprocess.Popen(
+                        [sys.executable, *command],
+                        env={**environment, **config},
+                        stdout=None if processes else subprocess.PIPE,
+                        text=True,
+                    )
                 )
-            )
-        printed, _ = processes[0].communicate()
+            return _output(processes, name)
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+
+
+def _output(processes: Sequence[subprocess.Popen[str]], name: str) -> str:
+    """Waits for all processes, and returns what the first one prints."""
+    printed = None
+    while printed is None:
+        with suppress(subprocess.TimeoutExpired):
+            printed, _ = processes[0].communicate(timeout=_ALIVE_S)
         for process in processes:
-            if status := process.wait():
-                sys.exit(f"a process of {name} ended with status {status}")
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+            _check(process.poll(), name)  # the others would wait for one that has failed
+    for process in processes:
+        _check(process.wait(), name)
     return printed
+
+
+def _check(status: int | None, name: str) -> None:
+    if status:
+        sys.exit(f"a process of {name} ended with status {status}")

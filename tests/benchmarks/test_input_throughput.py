@@ -1,6 +1,8 @@
 """The stage ladder and sweeps: their arithmetic, and a small run of each."""
 
 import json
+import socket
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +12,8 @@ pytest.importorskip("psutil")
 pytest.importorskip("tensorflow")
 
 from benchmarks import input_throughput
+from benchmarks.harness import contenders
+from benchmarks.harness.addresses import reserved_addresses
 from benchmarks.harness.contenders import Training, training
 from benchmarks.harness.timing import Contender, Result
 from benchmarks.input_throughput import (
@@ -148,6 +152,19 @@ def test_workers_take_part_in_every_step(directory: Path):
     run = Training(data_dir=str(directory), config=config, batch_size=8, workers=2)
     steps = training(run)
     assert [next(steps) for _ in range(6)] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_worker_that_ends_is_named(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    """Worker 0 would wait for the other."""
+    run = Training(data_dir=str(directory), config=InputConfig(), batch_size=8, workers=2)
+    with reserved_addresses(1) as [free], socket.create_server(("127.0.0.1", 0)) as taken:
+        addresses = [free, f"127.0.0.1:{taken.getsockname()[1]}"]
+        monkeypatch.setattr(contenders, "reserved_addresses", lambda _: nullcontext(addresses))
+        with pytest.raises(RuntimeError, match=r"^worker 1 ended with status 1$"):
+            next(training(run))
+    assert "Could not start gRPC server" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

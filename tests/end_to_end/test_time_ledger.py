@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("tensorflow")
 pytest.importorskip("prometheus_client")
 
-from benchmarks.harness.addresses import free_addresses
+from benchmarks.harness.addresses import free_port
 from pipeline.train import main
 from pipeline.training.ledger import CATEGORIES
 from tests.support.processes import processes, wait_until
@@ -43,7 +43,7 @@ def scraped(port: int) -> dict[str, float]:
 
 def test_it_adds_up_to_the_wall_time_of_a_run_that_was_killed(directory: Path, tmp_path: Path):
     run_dir = tmp_path / "run"
-    port = int(free_addresses(1)[0].rpartition(":")[2])
+    port = free_port()
     command = [
         "pipeline.train",
         str(directory),
@@ -54,8 +54,8 @@ def test_it_adds_up_to_the_wall_time_of_a_run_that_was_killed(directory: Path, t
         "--checkpoint-every=20",
         f"--prometheus-port={port}",
     ]
-    began = time.time()
     with processes(tmp_path / "first", {"worker": [command]}) as started:
+        began = time.time()  # the first fork of all waits for what it is forked from
         wait_until((run_dir / "checkpoints" / "step-40.index").exists, started)
         started[0].kill()
     killed = time.time()

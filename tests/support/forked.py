@@ -76,16 +76,17 @@ class ForkedProgram:
         return status
 
     def send_signal(self, number: int) -> None:
-        """Sends a signal."""
-        os.kill(self.pid, number)
+        """Sends a signal, unless it has ended: its process id may be another's by then."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
 
     def terminate(self) -> None:
         """SIGTERM."""
-        self._process.terminate()
+        self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """SIGKILL."""
-        self._process.kill()
+        self.send_signal(signal.SIGKILL)
 
     def kill_session(self) -> None:
         """SIGKILL, to all processes of its session."""

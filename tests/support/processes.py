@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.addresses import free_addresses
+from benchmarks.harness.addresses import SHARED_PORTS, reserved_addresses
 from tests.support.forked import ROOT, ForkedProgram
 
 TIME_LIMIT_S = 200
@@ -26,10 +26,10 @@ class Process:
         self._output, self._errors = folder / "output", folder / "errors"
         self._output.touch()
         self._errors.touch()
-        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+        quiet = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}
         self._process = ForkedProgram(
             arguments,
-            environment={**environment, "TF_CONFIG": json.dumps(task)},
+            environment={**os.environ, **quiet, **SHARED_PORTS, "TF_CONFIG": json.dumps(task)},
             directory=ROOT,
             output=self._output,
             errors=self._errors,
@@ -112,18 +112,19 @@ def processes(folder: Path, commands: Mapping[str, Sequence[Sequence[str]]]) -> 
       folder: where their output goes, not yet there.
       commands: a list for each type of task in TF_CONFIG: arguments of `python -m`.
     """
-    addresses = iter(free_addresses(sum(map(len, commands.values()))))
-    cluster = {kind: [next(addresses) for _ in group] for kind, group in commands.items()}
     started: list[Process] = []
-    try:
-        for kind, group in commands.items():
-            for index, command in enumerate(group):
-                task = {"cluster": cluster, "task": {"type": kind, "index": index}}
-                started.append(Process(command, folder / f"{kind}-{index}", task))
-        yield started
-    finally:
-        for each in started:
-            each.kill()
+    with reserved_addresses(sum(map(len, commands.values()))) as reserved:
+        addresses = iter(reserved)
+        cluster = {kind: [next(addresses) for _ in group] for kind, group in commands.items()}
+        try:
+            for kind, group in commands.items():
+                for index, command in enumerate(group):
+                    task = {"cluster": cluster, "task": {"type": kind, "index": index}}
+                    started.append(Process(command, folder / f"{kind}-{index}", task))
+            yield started
+        finally:
+            for each in started:
+                each.kill()
 
 
 def single(folder: Path, *command: str) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """Facts about ParameterServerStrategy, one of which TensorFlow has no public name for."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ pytest.importorskip("tensorflow")
 
 import tensorflow as tf
 
-from benchmarks.harness.addresses import free_addresses
+from benchmarks.harness.addresses import SHARED_PORTS, reserved_addresses
 from pipeline.distribution.parameter_server import is_parameter_server
 
 # A cluster of one process: this is the chief, and serves for the others.
@@ -35,13 +36,15 @@ print(is_parameter_server(strategy), worker_count(strategy))
 
 def test_the_number_of_workers():
     """If it fails, ParameterServerStrategy has lost `_cluster_resolver`: adapt `worker_count`."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *free_addresses(3)],
-        cwd=Path(__file__).parents[3],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    with reserved_addresses(3) as addresses:
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, *addresses],
+            cwd=Path(__file__).parents[3],
+            env={**os.environ, **SHARED_PORTS},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
     assert done.stdout.split() == ["True", "2"], done.stderr
 
 

@@ -10,14 +10,10 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
-from benchmarks.harness.addresses import free_addresses
+from benchmarks.harness.addresses import free_port
 from pipeline.train_arguments import make_parser
 from pipeline.training.ledger import CATEGORIES, Ledger
 from pipeline.training.prometheus import PrometheusServer
-
-
-def free_port() -> int:
-    return int(free_addresses(1)[0].rpartition(":")[2])
 
 
 def scrape(port: int) -> dict[str, float]:
