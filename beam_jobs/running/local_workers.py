@@ -22,7 +22,7 @@ import socket
 import sys
 import threading
 from collections.abc import Mapping
-from contextlib import redirect_stderr, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -196,9 +196,15 @@ def _be_worker(connection: socket.socket) -> None:
     logging.basicConfig(level=logging.CRITICAL, force=True)
     # It raises the level of all logs until it knows the options, and greets.
     logging.getLogger(sdk_worker_main.__name__).setLevel(logging.CRITICAL)
-    # It prints the traceback of each failure, which the launching process is sent as well.
-    with Path(os.devnull).open("w") as nothing, redirect_stderr(nothing), dofn_specs_kept():
-        sdk_worker_main.main([])
+    # It prints the traceback of each failure, which the launching process is sent as well. A thread
+    # of it may fail after `main`, as when a job is stopped.
+    errors, sys.stderr = sys.stderr, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    try:
+        with dofn_specs_kept():
+            sdk_worker_main.main([])
+    except BaseException:
+        sys.stderr = errors  # the worker itself has failed: nobody else tells why
+        raise
 
 
 if __name__ == "__main__":

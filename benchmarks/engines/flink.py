@@ -12,8 +12,7 @@ _MASTER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoin
 _WORKER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 _MANAGER = "task-manager-"
 # Without a restart strategy, a lost TaskManager ends the job; short heartbeats notice it soon.
-# TaskManagers that are started without Flink's
-# own script, which computes the pieces of their memory, need all of them.
+# A TaskManager that Flink's own script does not start needs all pieces of its memory.
 _CONFIG = {
     "jobmanager.rpc.address": "127.0.0.1",
     "jobmanager.bind-host": "127.0.0.1",

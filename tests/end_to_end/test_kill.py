@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -54,7 +55,7 @@ def messages_of(process: ForkedProgram, output: Path) -> str:
     """The messages of a build that ends by itself."""
     try:
         process.wait(TIME_LIMIT_S)
-    except AssertionError:
+    except subprocess.TimeoutExpired:
         process.kill_session()
         raise
     return output.with_suffix(".errors").read_text()

@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import runpy
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -50,8 +51,9 @@ class ForkedProgram:
         errors: Path = Path(os.devnull),
         has_session: bool = False,
     ) -> None:
+        self._arguments = list(arguments)
         variables = dict(os.environ if environment is None else environment)
-        work = (list(arguments), variables, directory, output, errors, has_session)
+        work = (self._arguments, variables, directory, output, errors, has_session)
         self._process = CONTEXT.Process(target=_run, args=work)
         self._process.start()
         with suppress(ProcessLookupError):  # it has ended already
@@ -69,10 +71,16 @@ class ForkedProgram:
         return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Waits for its end, and returns the exit status."""
+        """Waits for its end, and returns the exit status.
+
+        Raises:
+          TimeoutExpired: it takes longer than so many seconds.
+        """
         self._process.join(timeout)
         status = self._process.exitcode
-        assert status is not None, f"the program has not ended within {timeout} s"
+        if status is None:
+            assert timeout is not None
+            raise subprocess.TimeoutExpired(self._arguments, timeout)
         return status
 
     def send_signal(self, number: int) -> None:
@@ -113,8 +121,8 @@ def popen(folder: Path) -> Callable[..., Any]:
             )
             self._files = files
 
-        def communicate(self) -> tuple[str, str]:
-            self.wait()
+        def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+            self.wait(timeout)
             output, errors = (path.read_text() for path in self._files)
             return output, errors
 

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import psutil
 
 from beam_jobs.errors import WORKER_KILLED
 from beam_jobs.running.local_workers import LocalWorker, LocalWorkers
+from tests.support.forked import ROOT
 
 
 @pytest.fixture
@@ -120,3 +122,32 @@ def test_nothing_to_close():
     assert not servers()
     LocalWorkers.close()
     assert not servers()
+
+
+# A worker that runs MAIN instead of Beam's harness, and prints after it.
+WORKER = """
+import json, os, socket, sys
+from beam_jobs.running import local_workers
+
+ours, theirs = socket.socketpair()
+request = json.dumps([os.getcwd(), sys.path, dict(os.environ)])
+ours.sendall(f"{request}\\n".encode())
+local_workers.sdk_worker_main.main = lambda arguments: MAIN
+def work():
+    local_workers._be_worker(theirs)
+    print("a late traceback", file=sys.stderr)
+local_workers.run_and_exit(work, theirs)
+"""
+
+
+@pytest.mark.parametrize(("main", "status"), [("None", 0), ("1 / 0", 1)])
+def test_a_worker_prints_why_it_failed_itself_and_nothing_else(main: str, status: int):
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", WORKER.replace("MAIN", main)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == status
+    assert "a late traceback" not in done.stderr
+    assert ("ZeroDivisionError: division by zero" in done.stderr) == (status == 1)
