@@ -38,14 +38,14 @@ def add_forget(pipeline: beam.Pipeline, options: ForgetOptions) -> None:
     directory, ids = base.directory, frozenset(options.ids)
     found = (
         pipeline
-        | "Base" >> beam.Create([base])
-        | "Files" >> beam.FlatMap(lambda base: searched_files(_manifests(base)))
+        | "Base" >> beam.Impulse()
+        | "Files" >> beam.FlatMap(lambda _: searched_files(_manifests(base)))
         | "SpreadFiles" >> beam.Reshuffle()
         | "Search" >> beam.FlatMap(search, directory=directory, ids=ids)
     )  # Found
     plan = (
         pipeline
-        | "Once" >> beam.Create([None])
+        | "OnceFound" >> beam.Impulse()
         | "Plan" >> beam.Map(_plan, found=AsList(found), options=options)
     )  # ForgetPlan
     writer = ShardWriter(
@@ -103,7 +103,7 @@ def _manifests(base: Base) -> list[Manifest]:
     return [read_manifest(base.directory, version.number) for version in versions]
 
 
-def _plan(_: None, *, found: Sequence[Found], options: ForgetOptions) -> ForgetPlan:
+def _plan(_: bytes, *, found: Sequence[Found], options: ForgetOptions) -> ForgetPlan:
     assert options.base is not None
     manifests = _manifests(options.base)
     excluded = read_excluded(options.base.directory, manifests[-1])

@@ -29,7 +29,7 @@ from beam_jobs.prepare.known import (
 from beam_jobs.prepare.prepared_chunk import PreparedChunk, Rejected
 from beam_jobs.prepare.preparer import ChunkPreparer
 from beam_jobs.prepare.references import References, stage_references
-from beam_jobs.prepare.repeated_ids import check_ids, sum_repeats
+from beam_jobs.prepare.repeated_ids import NO_REPEATS, Repeats, check_ids, sum_repeats
 from beam_jobs.prepare.row_file import RowFile, WriteRows, read_chunks
 from beam_jobs.prepare.staging import Staging, write_marker
 from beam_jobs.shard_plan import LeftOut, check_rejections, count_and_example, plan_shards
@@ -39,7 +39,7 @@ from beam_jobs.sources.row import Row
 from beam_jobs.storage import files
 from beam_jobs.storage.files import ByteRange
 from beam_jobs.write_shards import write_shards
-from beam_jobs.writing.listings import WriteDuplicates, WriteQuarantine
+from beam_jobs.writing.listings import WriteDuplicates, WriteQuarantine, sum_pairs
 from beam_jobs.writing.output import check_finished, check_foreign, read_manifest
 from beam_jobs.writing.publish import ChunkSummary, Publisher
 from beam_jobs.writing.shards import ShardWriter
@@ -62,6 +62,11 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     prepared = buckets | "Prepare" >> prepare(preparer, inputs, options)
     pixels, groups = _find_pixels_and_groups(prepared, old)
     duplicates = pixels | "FindDuplicates" >> FindDuplicates(inputs)  # Duplicate
+    duplicate_counts = (
+        duplicates
+        | "OtherLabels" >> beam.Map(lambda one: (1, int(not one.same_labels)))
+        | "CountDuplicates" >> beam.CombineGlobally(sum_pairs).as_singleton_view()
+    )
     references = _drop_duplicates(prepared["references"], duplicates, staging)
     plan, starts, vocabularies = plan_shards(
         references,
@@ -69,7 +74,7 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         LeftOut(
             reasons=count_reasons(prepared["rejected"]),
             max_bad_fraction=options.max_bad_fraction,
-            duplicates=AsSingleton(duplicates | "AllDuplicates" >> beam.combiners.Count.Globally()),
+            duplicates=duplicate_counts,
             known=_count_known(prepared["summaries"]),
         ),
         groups,
@@ -93,11 +98,7 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         inputs=inputs,
         chunks=AsList(prepared["summaries"]),
         **written.side_inputs(),
-        duplicates=AsSingleton(
-            duplicates
-            | "SameLabels" >> beam.Map(lambda one: (1, int(not one.same_labels)))
-            | "CountDuplicates" >> beam.CombineGlobally(_sum_pairs)
-        ),
+        duplicates=duplicate_counts,
         listings=AsList((quarantine, listed) | "Listings" >> beam.Flatten()),
         vocabularies=vocabularies,
     )
@@ -128,10 +129,10 @@ def list_old_shards(pipeline: beam.Pipeline, base: Base) -> beam.PCollection[Old
     """Lists the shards of the newest version of a dataset."""
     return (
         pipeline
-        | "Base" >> beam.Create([base])
+        | "Base" >> beam.Impulse()
         | "OldShards"
         >> beam.FlatMap(
-            lambda base: OldShards.of(base.directory, read_manifest(base.directory, base.version))
+            lambda _: OldShards.of(base.directory, read_manifest(base.directory, base.version))
         )
         | "SpreadShards" >> beam.Reshuffle()
     )  # OldShards
@@ -161,7 +162,8 @@ def read_buckets(
     # (bucket, ByteRange)
     if old is None:
         grouped = located | "ByBucket" >> beam.GroupByKey()  # (bucket, Iterable[ByteRange])
-        return grouped | "NothingKnown" >> beam.MapTuple(_bucket).with_output_types(Bucket), inputs
+        buckets = grouped | "NothingKnown" >> beam.MapTuple(_bucket).with_output_types(Bucket)
+        return buckets | "SpreadBuckets" >> beam.Reshuffle(), inputs
     wanted = row_files | "HashIds" >> beam.Map(
         lambda file: write_hashes(options.staging, file.hashes())
     )  # path
@@ -172,7 +174,7 @@ def read_buckets(
         | "ByBucketWithKnown" >> beam.CoGroupByKey()
         | "WithKnown" >> beam.MapTuple(_with_known).with_output_types(Bucket)
     )  # Bucket
-    return buckets, inputs
+    return buckets | "SpreadBuckets" >> beam.Reshuffle(), inputs
 
 
 def _bucket(bucket: int, ranges: Iterable[ByteRange]) -> Bucket:
@@ -220,10 +222,10 @@ def count_reasons(rejected: beam.PCollection[Rejected]) -> AsDict:
 
 def _count_known(summaries: beam.PCollection[ChunkSummary]) -> AsSingleton:
     """Counts the inputs that the dataset has already."""
-    return AsSingleton(
+    return (
         summaries
         | "KnownOfChunk" >> beam.Map(attrgetter("known"))
-        | "CountKnown" >> beam.CombineGlobally(sum)
+        | "CountKnown" >> beam.CombineGlobally(sum).as_singleton_view()
     )
 
 
@@ -239,34 +241,44 @@ def _count_inputs(
         | "RejectedRows" >> beam.FlatMap(_rejection)
         | "PerRowReason" >> beam.CombinePerKey(count_and_example)
     )
-    repeats = AsSingleton(
+    counts = (
         row_files
-        | "RepeatsOfFile" >> beam.Map(attrgetter("repeats"))
-        | "SumRepeats" >> beam.CombineGlobally(sum_repeats)
+        | "RowsOfFile" >> beam.Map(lambda file: (len(file), file.repeats))
+        | "CountRows" >> beam.CombineGlobally(_sum_counts).as_singleton_view()
     )
     return AsSingleton(
-        row_files
-        | "RowsOfFile" >> beam.Map(len)
-        | "CountRows" >> beam.CombineGlobally(sum)
+        rows.pipeline
+        | "OnceRead" >> beam.Impulse()
         | "CheckInputs"
-        >> beam.Map(_check_inputs, reasons, options=options, check_output=check_output)
-        | "CheckIds"
-        >> beam.Map(check_ids, repeats=repeats, max_bad_fraction=options.max_bad_fraction)
+        >> beam.Map(
+            _check_inputs,
+            counts=counts,
+            reasons=reasons,
+            options=options,
+            check_output=check_output,
+        )
     )
+
+
+def _sum_counts(parts: Iterable[tuple[int, Repeats]]) -> tuple[int, Repeats]:
+    counts, repeats = zip((0, NO_REPEATS), *parts, strict=True)
+    return sum(counts), sum_repeats(repeats)
 
 
 def _check_inputs(
-    count: int,
-    reasons: Mapping[str, tuple[int, str]],
+    _: bytes,
     *,
+    counts: tuple[int, Repeats],
+    reasons: Mapping[str, tuple[int, str]],
     options: InputOptions,
     check_output: Callable[[], None] | None,
 ) -> int:
-    """Checks the output directory and the number of rows, notes that number and returns it.
+    """Checks the output directory and the rows, notes the number of rows and returns it.
 
     Raises:
       BuildError: the output must not be written, or too few rows can be prepared.
     """
+    count, repeats = counts
     if check_output:
         # Also here: a staged job may run long after it was checked.
         check_output()
@@ -277,6 +289,7 @@ def _check_inputs(
         )
     files.write(options.staging.inputs, json.dumps(count).encode())  # for the progress bar
     check_rejections(count, reasons, options.max_bad_fraction)
+    check_ids(count, repeats, max_bad_fraction=options.max_bad_fraction)
     return count
 
 
@@ -384,8 +397,3 @@ def _publish(
     _ = plan | "Publish" >> beam.Map(
         lambda plan, **written: publisher.publish(plan, **written), **written
     )
-
-
-def _sum_pairs(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    summed = np.array([(0, 0), *pairs]).sum(axis=0)
-    return int(summed[0]), int(summed[1])

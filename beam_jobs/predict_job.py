@@ -44,7 +44,7 @@ def add_predict(pipeline: beam.Pipeline, options: PredictOptions) -> None:
     predicted = buckets | "Predict" >> prepare(predictor, inputs, options)
     checked = AsSingleton(
         pipeline
-        | "Once" >> beam.Create([None])
+        | "OncePredicted" >> beam.Impulse()
         | "CheckRejections"
         >> beam.Map(
             _check_rejections,
@@ -58,7 +58,7 @@ def add_predict(pipeline: beam.Pipeline, options: PredictOptions) -> None:
     )  # (file, [Located])
     every = (
         pipeline
-        | "Files" >> beam.Create([None])
+        | "OnceChecked" >> beam.Impulse()
         | "EveryFile" >> beam.FlatMap(_every_file, inputs=checked, options=options)
     )  # (file, [])
     writer = PredictionWriter(
@@ -79,7 +79,7 @@ def add_predict(pipeline: beam.Pipeline, options: PredictOptions) -> None:
     )
     _ = (
         pipeline
-        | "Last" >> beam.Create([None])
+        | "OnceWritten" >> beam.Impulse()
         | "Publish"
         >> beam.Map(
             PredictionPublisher(options=options).publish,
@@ -92,7 +92,7 @@ def add_predict(pipeline: beam.Pipeline, options: PredictOptions) -> None:
 
 
 def _check_rejections(
-    _: None, *, inputs: int, reasons: dict[str, tuple[int, str]], max_bad_fraction: float
+    _: bytes, *, inputs: int, reasons: dict[str, tuple[int, str]], max_bad_fraction: float
 ) -> int:
     check_rejections(inputs, reasons, max_bad_fraction)
     return inputs
@@ -107,7 +107,7 @@ def _into_file(
 
 
 def _every_file(
-    _: None, *, inputs: int, options: PredictOptions
+    _: bytes, *, inputs: int, options: PredictOptions
 ) -> Iterator[tuple[int, list[Located]]]:
     """Yields nothing for each file, so that one without predictions is written too."""
     for number in range(options.file_count(inputs)):

@@ -32,13 +32,13 @@ class LeftOut:
     Attributes:
       reasons: reason code to how many were rejected for it, and an example.
       max_bad_fraction: the job fails if more of the inputs were rejected.
-      duplicates: number of duplicates.
+      duplicates: number of duplicates, and of those whose labels are not the first one's.
       known: number of inputs that the dataset has already.
     """
 
     reasons: AsDict | Mapping[str, tuple[int, str]] = field(default_factory=dict)
     max_bad_fraction: float = 0.0
-    duplicates: AsSingleton | int = 0
+    duplicates: AsSingleton | tuple[int, int] = (0, 0)
     known: AsSingleton | int = 0
 
 
@@ -64,18 +64,22 @@ def plan_shards(
     Returns:
       The plan, where each bucket's starts lie, and the vocabularies by category name.
     """
-    vocabularies = AsSingleton(
+    values = (
         references
         | "Values" >> beam.MapTuple(lambda _, path: _values(_read(path)))
-        | "Vocabularies" >> beam.CombineGlobally(_union)
-        | "SortValues" >> beam.Map(_grow, base=options.base)
+        | "Union" >> beam.CombineGlobally(_union).as_singleton_view()
+    )
+    vocabularies = AsSingleton(
+        references.pipeline
+        | "OncePrepared" >> beam.Impulse()
+        | "Vocabularies" >> beam.Map(_vocabularies, values=values, base=options.base)
     )
     bucket_counts = references | "CountBucket" >> beam.Map(
         _count_bucket, vocabularies=vocabularies
     )  # BucketCounts
     outputs = (
         references.pipeline
-        | "Once" >> beam.Create([None])
+        | "OnceCounted" >> beam.Impulse()
         | "Plan"
         >> beam.FlatMap(
             _plan,
@@ -93,7 +97,7 @@ def plan_shards(
 
 
 def _plan(
-    _: None,
+    _: bytes,
     *,
     bucket_counts: Sequence[BucketCounts],
     vocabularies: Vocabularies,
@@ -103,7 +107,7 @@ def _plan(
     deals_anew: bool,
     reasons: Mapping[str, tuple[int, str]],
     max_bad_fraction: float,
-    duplicates: int,
+    duplicates: tuple[int, int],
     known: int,
 ) -> Iterator[Any]:
     """Yields the plan, once its file is written, and, tagged, where each bucket's starts lie.
@@ -114,11 +118,12 @@ def _plan(
     check_rejections(inputs, reasons, max_bad_fraction)
     rejected = sum(count for count, _ in reasons.values())
     counted = sum(int(bucket.count.sum()) for bucket in bucket_counts)
+    left_out = duplicates[0]
     # The four numbers come from four branches of the job: a runner that loses or repeats an element
     # in one of them is found here.
-    if counted + duplicates + known + rejected != inputs:
+    if counted + left_out + known + rejected != inputs:
         raise BuildError(
-            f"of {inputs:,} inputs, {counted:,} are to be written, {duplicates:,} are "
+            f"of {inputs:,} inputs, {counted:,} are to be written, {left_out:,} are "
             f"duplicates, {known:,} are known and {rejected:,} are rejected: {TRY_AGAIN}"
         )
     layouts = vocabularies[LAYOUT].values
@@ -163,12 +168,14 @@ def _old_records(
     )
 
 
-def _grow(new: Mapping[str, set[str]], base: Base | None) -> dict[str, Vocabulary]:
-    """Adds new values to the vocabularies of the dataset that is appended to."""
+def _vocabularies(
+    _: bytes, *, values: Mapping[str, set[str]], base: Base | None
+) -> dict[str, Vocabulary]:
+    """Makes vocabularies of values, or adds them to those of the dataset that is appended to."""
     if base is None:
-        return {name: Vocabulary.sorted(values) for name, values in new.items()}
+        return {name: Vocabulary.sorted(own) for name, own in values.items()}
     old = read_manifest(base.directory, base.version).vocabularies
-    return {name: Vocabulary(old[name]).grown(new.get(name, ())) for name in old}
+    return {name: Vocabulary(old[name]).grown(values.get(name, ())) for name in old}
 
 
 def check_rejections(

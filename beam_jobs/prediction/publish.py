@@ -32,7 +32,7 @@ class PredictionPublisher:
 
     def publish(
         self,
-        _: None,
+        _: bytes,
         inputs: int,
         chunks: Sequence[ChunkSummary],
         written: Sequence[WrittenFile],

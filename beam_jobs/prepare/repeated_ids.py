@@ -21,8 +21,8 @@ def sum_repeats(parts: Iterable[Repeats]) -> Repeats:
     return sum(counts), max(examples)
 
 
-def check_ids(inputs: int, repeats: Repeats, *, max_bad_fraction: float) -> int:
-    """Checks that enough inputs have an id that no other has, and returns the number of inputs.
+def check_ids(inputs: int, repeats: Repeats, *, max_bad_fraction: float) -> None:
+    """Checks that enough inputs have an id that no other has.
 
     Args:
       inputs: number of inputs.
@@ -40,7 +40,6 @@ def check_ids(inputs: int, repeats: Repeats, *, max_bad_fraction: float) -> int:
             "allows; no image was read. Give every receipt its own id, or name the column that "
             "holds the ids with --columns id=NAME."
         )
-    return inputs
 
 
 def unique_rows(serialized_rows: Iterable[bytes]) -> Iterator[Row]:

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,6 +15,9 @@ from apache_beam.options.pipeline_options import (
 )
 
 WORKER = "tillroll-sdk-worker"
+# Java's first compiler alone. All that Java does for a job is to hand bytes to Python, and most of
+# a small job's time would go into compiling that a second time, as fast as it gets.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1"
 
 
 class RunnerError(ValueError):
@@ -44,6 +48,12 @@ def set_worker_process(options: PipelineOptions) -> None:
     )
     if needs_command:
         portable.add_environment_option(f"process_command={_worker_command()}")
+
+
+def add_java_properties(options: PipelineOptions, properties: Sequence[str]) -> None:
+    """Adds properties of the job server's Java; those of the user come last, and so win."""
+    server = options.view_as(JobServerOptions)
+    server.job_server_jvm_properties = [*properties, *server.job_server_jvm_properties]
 
 
 def check_cluster(name: str, options: PipelineOptions) -> None:

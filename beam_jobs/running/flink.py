@@ -12,7 +12,7 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.runners.portability.flink_runner import FlinkRunner
 
-from beam_jobs.running.engines import RunnerError, check_cluster
+from beam_jobs.running.engines import QUICK_JAVA, RunnerError, add_java_properties, check_cluster
 
 _ANSWER_S = 10
 _NO_RESTART = ("none", "off", "disable")
@@ -35,6 +35,7 @@ def set_flink_options(options: PipelineOptions, workers: int | None) -> None:
     if portable.job_endpoint:
         return  # that job server knows its cluster
     check_cluster("FlinkRunner", options)
+    add_java_properties(options, [QUICK_JAVA])
     address = FlinkRunner.add_http_scheme(flink.flink_master)
     overview = _get(address, "overview")
     flink.flink_version = _minor_version(address, overview["flink-version"])

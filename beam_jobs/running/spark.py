@@ -4,13 +4,12 @@ import socket
 from urllib.parse import urlsplit
 
 from apache_beam.options.pipeline_options import (
-    JobServerOptions,
     PipelineOptions,
     PortableOptions,
     SparkRunnerOptions,
 )
 
-from beam_jobs.running.engines import RunnerError, check_cluster
+from beam_jobs.running.engines import QUICK_JAVA, RunnerError, add_java_properties, check_cluster
 
 _ANSWER_S = 10
 _DEFAULT_PORT = 7077
@@ -48,10 +47,10 @@ def set_spark_options(options: PipelineOptions, workers: int | None) -> None:
     check_cluster("SparkRunner", options)
     _check_answer(options.view_as(SparkRunnerOptions).spark_master_url)
     properties = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
+    properties += [QUICK_JAVA, f"-Dspark.executor.extraJavaOptions={QUICK_JAVA}"]
     if workers is not None:
         properties.append(f"-Dspark.cores.max={workers}")
-    server = options.view_as(JobServerOptions)
-    server.job_server_jvm_properties = [*properties, *server.job_server_jvm_properties]
+    add_java_properties(options, properties)
     if int(portable.sdk_worker_parallelism) == 1:
         portable.sdk_worker_parallelism = 0  # as many as an executor has cores, less one
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import AsSingleton
+from apache_beam.pvalue import AsList
 
 from beam_jobs.prepare.prepared_chunk import Rejected
 from beam_jobs.prepare.references import hash_words
@@ -20,6 +20,7 @@ from schemas.tfrecord import unframe
 
 ListedFile = tuple[str, FileChecksum]
 Listed = Rejected | Duplicate
+Part = tuple[int, int]  # bin, number of the part in it
 _REJECTED_PER_FILE = 1000
 _DUPLICATES_PER_FILE = 100_000
 _FILE_BYTES = 1 << 28  # of the quarantine and of duplicates
@@ -111,36 +112,46 @@ class _IntoFiles(beam.PTransform):
     def expand(self, values: beam.PCollection) -> beam.PCollection:
         limit, limit_bytes = self._limit, self._limit_bytes
 
-        def into_bin(value: Listed, count: int, size: int) -> tuple[int, Listed]:
+        def into_bin(value: Listed, total: tuple[int, int]) -> tuple[int, Listed]:
+            count, size = total
             bins = max(-(-count // limit), -(-size // limit_bytes))  # rounded up
             # Hashes are spread evenly over 0 to 2**64: of 4 bins, the hash C0… (three quarters of
             # the way) is in bin 3.
             return (value.id_hash * bins) >> 64, value
 
-        count = values | "Count" >> beam.combiners.Count.Globally()
-        size = values | "Size" >> beam.Map(_size) | "Total" >> beam.CombineGlobally(sum)
+        total = (
+            values
+            | "Size" >> beam.Map(lambda value: (1, _size(value)))
+            | "Total" >> beam.CombineGlobally(sum_pairs).as_singleton_view()
+        )
         parts = (
             values
-            | "IntoBins" >> beam.Map(into_bin, count=AsSingleton(count), size=AsSingleton(size))
+            | "IntoBins" >> beam.Map(into_bin, total=total)
             | "Group" >> beam.GroupByKey()
             | "Fill" >> beam.FlatMap(_fill, limit_bytes=limit_bytes)
         )  # ((bin, part), [value])
-        numbers = (
-            parts
-            | "Parts" >> beam.Keys()
-            | "AllParts" >> beam.combiners.ToList()
-            | "Order"
-            >> beam.Map(lambda keys: {key: number for number, key in enumerate(sorted(keys))})
-        )  # (bin, part) to the number of its file
         return parts | "Number" >> beam.Map(
-            lambda part, numbers: ((numbers[part[0]], len(numbers)), part[1]),
-            numbers=AsSingleton(numbers),
+            _number, all_parts=AsList(parts | "Parts" >> beam.Keys())
         )
+
+
+def sum_pairs(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    """Sums of the first and of the second numbers."""
+    first, second = zip((0, 0), *pairs, strict=True)
+    return sum(first), sum(second)
+
+
+def _number(
+    filled: tuple[Part, list[Listed]], all_parts: Sequence[Part]
+) -> tuple[tuple[int, int], list[Listed]]:
+    """Gives a part the number of its file, its place among all."""
+    part, values = filled
+    return (sum(other < part for other in all_parts), len(all_parts)), values
 
 
 def _fill(
     keyed: tuple[int, Iterable[Listed]], *, limit_bytes: int
-) -> Iterator[tuple[tuple[int, int], list[Listed]]]:
+) -> Iterator[tuple[Part, list[Listed]]]:
     """Yields ((bin, part), values) of each of the files that a bin takes."""
     bin_, values = keyed
     part, size = 0, 0

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from beam_jobs.running.engines import QUICK_JAVA
 from benchmarks.engines.cluster import Cluster, answer
 from benchmarks.engines.processes import Processes, running
 from benchmarks.harness.addresses import free_port
@@ -80,7 +81,7 @@ def flink_cluster(
         "".join(f"{name}: {value}\n" for name, value in config.items())
     )
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
-    java = ["java", *opened, "-cp", f"{distribution}/lib/*"]
+    java = ["java", QUICK_JAVA, *opened, "-cp", f"{distribution}/lib/*"]
     end = ["--configDir", str(folder / "conf")]
     manager = [*java, "-Xmx768m", _WORKER, *end, *_MEMORY]
     with running(folder) as processes:

@@ -197,6 +197,16 @@ def test_spark_gets_cores_and_what_java_17_asks_for(spark: str) -> None:
     assert options.view_as(PortableOptions).sdk_worker_parallelism == 0
 
 
+def test_java_compiles_once_unless_the_user_chooses(flink: Flink, spark: str) -> None:
+    own = "-XX:TieredStopAtLevel=4"
+    given = f"--job_server_jvm_property={own}"
+    for options in (on_flink(flink, given), on_spark(spark, given)):
+        properties = options.view_as(JobServerOptions).job_server_jvm_properties
+        assert properties.index("-XX:TieredStopAtLevel=1") < properties.index(own)
+    executors = "-Dspark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1"
+    assert executors in properties
+
+
 def test_a_job_server_knows_its_cluster() -> None:
     for name in ("FlinkRunner", "SparkRunner"):
         options = beam_options(["--job_endpoint=localhost:1"])
