@@ -14,7 +14,7 @@ import psutil
 from benchmarks.engines.cluster import Cluster
 from benchmarks.engines.processes import Processes
 
-_SHARDS = 16
+SHARDS = 16
 _RUNS = 3
 _LOOK_EVERY_S = 0.2
 _MEASURE_EVERY_S = 2.0  # the kernel adds up the pages of each process, some 40 ms of a core
@@ -54,7 +54,7 @@ def run_build(receipts: Path, output: Path, cluster: Cluster, *, victim: str = "
     """
     shutil.rmtree(output, ignore_errors=True)
     command = [sys.executable, "-m", "beam_jobs.build", "--quiet", f"--input={receipts}"]
-    command += [f"--output={output}", f"--shards={_SHARDS}", *cluster.options]
+    command += [f"--output={output}", f"--shards={SHARDS}", *cluster.options]
     prepared = output / "_staging" / "prepared"
     started_s, measured_s = time.monotonic(), 0.0
     peak = 0

@@ -17,7 +17,7 @@ pytest.importorskip("tensorflow", reason="run once, by `make test`: it takes min
 
 from apache_beam.version import __version__ as beam_version
 
-from benchmarks.engines.builds import equal_files, run_build
+from benchmarks.engines.builds import SHARDS, equal_files, run_build
 from benchmarks.engines.cluster import SDK_WORKER
 from benchmarks.engines.fetch import FLINK, SPARK, distribution, job_server_options
 from benchmarks.engines.flink import flink_cluster
@@ -57,7 +57,7 @@ def test_a_cluster_gives_the_same_bytes(
     package, cluster = CLUSTERS[engine]
     options = job_server(engine)
     table = write_receipts(tmp_path / "receipts", {"a": 40, "b": 20, "c": 1})
-    assert build(table, tmp_path / "local", "--shards=4") == 0
+    assert build(table, tmp_path / "local", f"--shards={SHARDS}") == 0
     folder = tmp_path / "cluster"
     with cluster(distribution(package, DOWNLOADS), folder, options=options) as running:
         run_build(table, tmp_path / "out", running, victim=SDK_WORKER)
