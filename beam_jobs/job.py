@@ -163,17 +163,18 @@ def read_buckets(
     if old is None:
         grouped = located | "ByBucket" >> beam.GroupByKey()  # (bucket, Iterable[ByteRange])
         buckets = grouped | "NothingKnown" >> beam.MapTuple(_bucket).with_output_types(Bucket)
-        return buckets | "SpreadBuckets" >> beam.Reshuffle(), inputs
-    wanted = row_files | "HashIds" >> beam.Map(
-        lambda file: write_hashes(options.staging, file.hashes())
-    )  # path
-    found = old | "FindIds" >> beam.FlatMap(find_ids, wanted=AsList(wanted), inputs=inputs)
-    # (bucket, lookup as bytes)
-    buckets = (
-        (located, found)
-        | "ByBucketWithKnown" >> beam.CoGroupByKey()
-        | "WithKnown" >> beam.MapTuple(_with_known).with_output_types(Bucket)
-    )  # Bucket
+    else:
+        wanted = row_files | "HashIds" >> beam.Map(
+            lambda file: write_hashes(options.staging, file.hashes())
+        )  # path
+        found = old | "FindIds" >> beam.FlatMap(find_ids, wanted=AsList(wanted), inputs=inputs)
+        # (bucket, lookup as bytes)
+        buckets = (
+            (located, found)
+            | "ByBucketWithKnown" >> beam.CoGroupByKey()
+            | "WithKnown" >> beam.MapTuple(_with_known).with_output_types(Bucket)
+        )
+    # Flink and Spark give keys to workers by their hash, so one may get twice as many as another.
     return buckets | "SpreadBuckets" >> beam.Reshuffle(), inputs
 
 

@@ -32,7 +32,8 @@ class LeftOut:
     Attributes:
       reasons: reason code to how many were rejected for it, and an example.
       max_bad_fraction: the job fails if more of the inputs were rejected.
-      duplicates: number of duplicates, and of those whose labels are not the first one's.
+      duplicates: number of duplicates, and of those whose labels differ from those of the record
+        that stays.
       known: number of inputs that the dataset has already.
     """
 

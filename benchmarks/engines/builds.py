@@ -14,7 +14,7 @@ import psutil
 from benchmarks.engines.cluster import Cluster
 from benchmarks.engines.processes import Processes
 
-SHARDS = 16
+SHARDS = 16  # few, and one of two slots may write most of them
 _RUNS = 3
 _LOOK_EVERY_S = 0.2
 _MEASURE_EVERY_S = 2.0  # the kernel adds up the pages of each process, some 40 ms of a core
