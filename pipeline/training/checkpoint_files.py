@@ -18,15 +18,18 @@ _DATA = ".data-00000-of-00001"  # a single file, as one device writes all variab
 
 def written_steps(directory: str) -> set[int]:
     """Finds steps that have an index file, which TensorFlow writes after the data."""
+    names = map(_INDEX.fullmatch, _names(directory, "step-*.index"))
+    return {int(name[1]) for name in names if name}
+
+
+def _names(directory: str, pattern: str) -> list[str]:
+    """Lists files and folders; a local folder is listed as a whole, whatever the pattern."""
     if is_remote(directory):
         # At an error of S3, `isdir` and `listdir` would say that there is no folder.
         with store_errors(directory.rpartition("/")[0], missing=True):  # of the bucket
-            paths = tf.io.gfile.glob(os.path.join(directory, "step-*.index"))
-        found = [Path(path).name for path in paths]
-    else:
-        found = tf.io.gfile.listdir(directory) if tf.io.gfile.isdir(directory) else []
-    names = map(_INDEX.fullmatch, found)
-    return {int(name[1]) for name in names if name}
+            paths = tf.io.gfile.glob(os.path.join(directory, pattern))
+        return [Path(path).name for path in paths]
+    return tf.io.gfile.listdir(directory) if tf.io.gfile.isdir(directory) else []
 
 
 def listed_steps(directory: str) -> set[int] | None:
@@ -44,28 +47,55 @@ def listed_steps(directory: str) -> set[int] | None:
 
 
 def repair_list(directory: str) -> str | None:
-    """Makes the list of checkpoints from the files if it is missing or can't be read.
+    """Brings TensorFlow's list of checkpoints in line with the files.
+
+    A list that is missing or can't be read is made again. A checkpoint that was written just
+    before a kill is not in the list yet: TensorFlow would never delete it, so it is added.
 
     Returns:
       A sentence about a list that could not be read; None if it was missing or can be read.
     """
-    if listed_steps(directory) is not None:
-        return None
+    listed = listed_steps(directory)
+    written = written_steps(directory)
     path = os.path.join(directory, "checkpoint")
-    was_there = tf.io.gfile.exists(path)
-    if was_there:
+    unreadable = listed is None and tf.io.gfile.exists(path)
+    if unreadable:
         tf.io.gfile.remove(path)
-    names = [f"step-{step}" for step in sorted(written_steps(directory))]
-    if names:
-        # TensorFlow would never delete checkpoints without a time.
-        times = [tf.io.gfile.stat(os.path.join(directory, f"{name}.index")) for name in names]
+    if written - (listed or set()):
+        # A file that the list names and that is gone stays in the list, for `restore` to report.
+        steps = sorted(written | (listed or set()))
+        paths = [os.path.join(directory, f"step-{step}") for step in steps]
         tf.compat.v1.train.update_checkpoint_state(
             directory,
-            names[-1],
-            names,
-            all_model_checkpoint_timestamps=[time.mtime_nsec / 1e9 for time in times],
+            paths[-1],
+            paths,
+            # TensorFlow would never delete checkpoints without a time.
+            all_model_checkpoint_timestamps=[
+                _written_at(directory, step) if step in written else 0.0 for step in steps
+            ],
         )
-    return f"{path} can't be read: it is made again from the files beside it" if was_there else None
+    if unreadable:
+        return f"{path} can't be read: it is made again from the files beside it"
+    return None
+
+
+def _written_at(directory: str, step: int) -> float:
+    stat = tf.io.gfile.stat(os.path.join(directory, f"step-{step}.index"))
+    return stat.mtime_nsec / 1e9
+
+
+def delete_partial(directory: str) -> None:
+    """Deletes what a kill has left of a checkpoint that was being written.
+
+    TensorFlow writes `step-20_temp/part-00000-of-00001.index` (in S3 it is
+    `step-20.part-00000-of-00001.index`), and moves it to `step-20.index`.
+    """
+    for name in _names(directory, "step-*"):
+        path = os.path.join(directory, name)
+        if re.fullmatch(r"step-\d+_temp", name):
+            tf.io.gfile.rmtree(path)
+        elif re.fullmatch(r"step-\d+\.part-.*", name):
+            tf.io.gfile.remove(path)
 
 
 def damaged_file(path: str) -> str | None:

@@ -11,6 +11,7 @@ from pipeline.training.checkpoint_files import (
     DAMAGE,
     damage_of,
     damaged_file,
+    delete_partial,
     listed_steps,
     repair_list,
     written_steps,
@@ -73,8 +74,10 @@ class Checkpoints:
         self.newest_step: int | None = None
         self.changes: tuple[Change, ...] = ()
         self._warn = warn
-        if is_chief and (problem := repair_list(directory)):
-            warn(problem)
+        if is_chief:
+            delete_partial(directory)
+            if problem := repair_list(directory):
+                warn(problem)
         self._manager = tf.train.CheckpointManager(
             self._checkpoint, self._own, max_to_keep=keep, checkpoint_name="step"
         )

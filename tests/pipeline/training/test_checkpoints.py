@@ -150,11 +150,44 @@ def test_the_newest_whole_one_is_restored(
     assert again.newest_step == 61
 
 
-def test_checkpoints_beside_an_unreadable_list_are_not_kept_for_ever(folder: Path):
+@pytest.mark.parametrize("is_relative", [False, True])
+def test_checkpoints_beside_an_unreadable_list_are_not_kept_for_ever(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, is_relative: bool
+):
     write_list(b"")(folder)
-    checkpoints, _ = open_checkpoints(folder)
+    monkeypatch.chdir(folder.parent)
+    checkpoints, _ = open_checkpoints(Path(folder.name) if is_relative else folder)
     checkpoints.save(61)
     assert written_steps(str(folder)) == {40, 60, 61}
+
+
+def test_a_checkpoint_beside_the_list_is_not_kept_for_ever(folder: Path):
+    before = (folder / "checkpoint").read_bytes()
+    checkpoints, _ = open_checkpoints(folder)
+    checkpoints.save(61)
+    write_list(before)(folder)  # as a kill leaves it between the checkpoint and the list
+    checkpoints, _ = open_checkpoints(folder)
+    assert checkpoints.restore()
+    assert checkpoints.newest_step == 61
+    for step in (62, 63):
+        checkpoints.save(step)
+    assert written_steps(str(folder)) == {61, 62, 63}
+
+
+def test_parts_of_a_checkpoint_are_deleted(folder: Path):
+    before = contents(folder)
+    parts = [
+        f"{name}part-00000-of-00001{suffix}"
+        for name in ("step-80_temp/", "step-60.")  # of a local folder, of a store
+        for suffix in (".index", DATA)
+    ]
+    (folder / "step-80_temp").mkdir()
+    for name in parts:
+        (folder / name).write_bytes(b"part")
+    checkpoints, _ = open_checkpoints(folder)
+    assert contents(folder) == before
+    assert not (folder / "step-80_temp").exists()
+    assert checkpoints.restore()
 
 
 def test_a_run_without_a_whole_checkpoint_does_not_start_anew(folder: Path):
