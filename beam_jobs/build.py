@@ -33,6 +33,7 @@ from beam_jobs.writing.output import (
     delete_unlisted,
     is_published,
     read_manifest,
+    read_spellings,
     write_tfds_files,
 )
 from beam_jobs.writing.output_lock import make_folder, output_lock
@@ -107,7 +108,8 @@ def _print_summary(options: BuildOptions, output: str, *, elapsed_s: float) -> N
     if options.base and manifest.version == options.base.version:
         print(f"{output} has all inputs already: version {manifest.version} is the newest")
         return
-    print(report.summary(manifest, output), end="")
+    spellings = read_spellings(options.output, manifest)
+    print(report.summary(manifest, output, spellings.names if spellings else {}), end="")
     inputs = manifest.generations[-1].counts.inputs
     print(f"  {elapsed_s:.0f} s, {inputs / elapsed_s:.1f} images/s")
 

@@ -15,6 +15,8 @@ import numpy as np
 from apache_beam.pvalue import AsDict, AsList, AsSingleton, TaggedOutput
 
 from beam_jobs.errors import BuildError
+from beam_jobs.find_layouts import KeyedDescriptors, find_layouts
+from beam_jobs.merge_layouts import merge_layouts
 from beam_jobs.options import Base, BuildOptions, InputOptions
 from beam_jobs.prepare.dry_run import DryRunPreparer
 from beam_jobs.prepare.known import (
@@ -40,10 +42,16 @@ from beam_jobs.storage import files
 from beam_jobs.storage.files import ByteRange
 from beam_jobs.write_shards import write_shards
 from beam_jobs.writing.listings import WriteDuplicates, WriteQuarantine, sum_pairs
-from beam_jobs.writing.output import check_finished, check_foreign, read_manifest
+from beam_jobs.writing.output import (
+    check_finished,
+    check_foreign,
+    read_centroids,
+    read_manifest,
+)
 from beam_jobs.writing.publish import ChunkSummary, Publisher
 from beam_jobs.writing.shards import ShardWriter
 from schemas.file_names import QUARANTINE, version_file
+from schemas.receipt import LAYOUT
 
 # A bucket, where its rows lie, and the lookups (as bytes) of those that the dataset has already.
 Bucket = tuple[int, Iterable[ByteRange], Iterable[bytes]]
@@ -53,7 +61,12 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     """Adds the whole build to a pipeline."""
     staging, finished = options.staging, options.finished_directory
     preparer = ChunkPreparer(
-        staging=staging, labels=options.source.labels, image=options.image, seed=options.seed
+        staging=staging,
+        labels=options.source.labels,
+        image=options.image,
+        seed=options.seed,
+        layout_from=options.layout_from,
+        makes_layouts=options.makes_layouts,
     )
     old = list_old_shards(pipeline, options.base) if options.base else None
     buckets, inputs = read_buckets(
@@ -68,6 +81,7 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         | "CountDuplicates" >> beam.CombineGlobally(sum_pairs).as_singleton_view()
     )
     references = _drop_duplicates(prepared["references"], duplicates, staging)
+    references, made = _with_layouts(references, prepared, inputs, options)
     plan, starts, vocabularies = plan_shards(
         references,
         inputs,
@@ -86,6 +100,7 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         labels=options.source.labels,
         seed=options.seed,
         first_numbers=options.first_shards,
+        makes_layouts=options.makes_layouts,
     )
     written = write_shards(references, plan, starts, vocabularies, writer)
     quarantine = prepared["rejected"] | "Quarantine" >> WriteQuarantine(
@@ -101,17 +116,23 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         duplicates=duplicate_counts,
         listings=AsList((quarantine, listed) | "Listings" >> beam.Flatten()),
         vocabularies=vocabularies,
+        **made,
     )
 
 
 def add_dry_run(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     """Adds a dry run, which reads no image and ends with the plan file in the staging directory."""
-    preparer = DryRunPreparer(labels=options.source.labels, image=options.image, seed=options.seed)
+    preparer = DryRunPreparer(
+        labels=options.source.labels,
+        image=options.image,
+        seed=options.seed,
+        layout_from=options.layout_from,
+    )
     old = list_old_shards(pipeline, options.base) if options.base else None
     buckets, inputs = read_buckets(pipeline, options, seed=options.seed, old=old)
     prepared = buckets | "DryRun" >> prepare(preparer, inputs, options)
-    references = prepared["references"]  # (bucket, path of its References)
     _, groups = _find_pixels_and_groups(prepared, old)
+    references, _ = _with_layouts(prepared["references"], prepared, inputs, options)
     plan_shards(
         references,
         inputs,
@@ -210,6 +231,39 @@ def _find_pixels_and_groups(
     ).with_outputs("groups", main="pixels")
     pixels = (prepared["pixels"], found["pixels"]) | "NewAndOld" >> beam.Flatten()
     return pixels, AsList(found["groups"])
+
+
+def _with_layouts(
+    references: beam.PCollection[tuple[int, str]],
+    prepared: Any,
+    inputs: AsSingleton,
+    options: BuildOptions,
+) -> tuple[beam.PCollection[tuple[int, str]], dict[str, AsSingleton]]:
+    """Makes the layouts of the references, if that is asked for.
+
+    Returns:
+      (bucket, path of its References), and arguments of `Publisher.publish` about the layouts.
+    """
+    base = options.base
+    manifest = read_manifest(base.directory, base.version) if base else None
+    if options.merge_spellings:
+        references, spellings = merge_layouts(
+            references,
+            known=manifest.vocabularies[LAYOUT] if manifest else (),
+            staging=options.staging,
+        )
+        return references, {"spellings": spellings}
+    if options.finds_layouts:
+        references, centroids = find_layouts(
+            references,
+            prepared["descriptors"],
+            inputs,
+            layout_from=options.layout_from,
+            known=read_centroids(base.directory, manifest) if base and manifest else None,
+            staging=options.staging,
+        )
+        return references, {"centroids": centroids}
+    return references, {}
 
 
 def count_reasons(rejected: beam.PCollection[Rejected]) -> AsDict:
@@ -318,9 +372,11 @@ def prepare(preparer: Preparer, inputs: AsSingleton, options: InputOptions) -> b
     """Prepares buckets: Bucket to (bucket, path of its References).
 
     Tagged outputs: "pixels" (Pixels), "rejected" (Rejected), "summaries" (ChunkSummary) and, of
-    what is appended, "hashes" (paths of pixels' hashes and of groups).
+    what is appended, "hashes" (paths of pixels' hashes and of groups). Where layouts are to be
+    found, also "descriptors" (bucket, path of its KeyedDescriptors).
     """
     staging, appends = options.staging, options.base is not None
+    finds_layouts = isinstance(options, BuildOptions) and options.finds_layouts
 
     def prepare_bucket(located: Bucket, inputs: int) -> Iterator[Any]:
         bucket, ranges, lookups = located
@@ -339,12 +395,15 @@ def prepare(preparer: Preparer, inputs: AsSingleton, options: InputOptions) -> b
             groups = references.group[references.group > 0]
             paths = (write_hashes(staging, pixels.pixels[:, 0]), write_hashes(staging, groups))
             yield TaggedOutput("hashes", paths)
+        if finds_layouts:
+            descriptors = KeyedDescriptors.of_chunks(chunks)
+            yield TaggedOutput("descriptors", (bucket, descriptors.staged(staging)))
         for chunk in chunks:
             yield TaggedOutput("summaries", ChunkSummary.of(chunk))
             yield from (TaggedOutput("rejected", rejected) for rejected in chunk.rejected)
 
     return beam.FlatMap(prepare_bucket, inputs=inputs).with_outputs(
-        "pixels", "rejected", "summaries", "hashes", main="references"
+        "pixels", "rejected", "summaries", "hashes", "descriptors", main="references"
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import apache_beam as beam
 
 from beam_jobs.images.image import ImageOptions
+from beam_jobs.layouts.descriptors import METHODS, LayoutFrom, makes_layouts
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.sharding.splits import check_fractions
 from beam_jobs.sources.row import Row
@@ -194,17 +195,49 @@ class BuildOptions(DealOptions, InputOptions):
     Attributes:
       source: what to read.
       overwrite: replace a finished dataset at `output`, once the new one is complete.
+      layout_from: where layouts come from: `column` of the table (or subfolders), `text` of the
+        boxes, of which receipts that begin alike become one layout, or `none` for one layout of
+        all receipts. With the last two, a layout that an input names is not read.
+      merge_spellings: whether layouts whose names are spellings of one become one: names with the
+        same letters and digits, and names that differ in one letter.
     """
 
     source: Source
+    layout_from: LayoutFrom = "column"
+    merge_spellings: bool = False
 
     def __post_init__(self) -> None:
         receipt_features(self.source.labels)
         super().__post_init__()
+        if self.layout_from == "text" and self.source.format == "folder":
+            raise ValueError(
+                "layout_from must not be text where the input is a folder of images, which has no "
+                "boxes: give a table that has them, or choose column or none"
+            )
+        if self.merge_spellings and self.layout_from != "column":
+            raise ValueError(
+                f"`merge_spellings` is for names that people gave, and `layout_from` is "
+                f"{self.layout_from}: leave it out"
+            )
+
+    @property
+    def finds_layouts(self) -> bool:
+        """Whether the build finds the layouts, by descriptors of the receipts."""
+        return self.layout_from in METHODS
+
+    @property
+    def makes_layouts(self) -> bool:
+        """Whether records get their layouts once all inputs are known."""
+        return makes_layouts(self.layout_from, merge_spellings=self.merge_spellings)
 
     def recorded(self) -> dict[str, Any]:
         """The options that shape the dataset's bytes, for its manifest."""
-        return {"image": asdict(self.image), **super().recorded()}
+        return {
+            "image": asdict(self.image),
+            "layout_from": self.layout_from,
+            "merge_spellings": self.merge_spellings,
+            **super().recorded(),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,15 +246,24 @@ class CompactOptions(DealOptions):
 
     Attributes:
       image: how the build prepared its images, as the manifest has it.
+      layout_from: where layouts came from.
+      merge_spellings: whether layouts were merged.
       labels: the labels that the user declared.
     """
 
     image: Mapping[str, Any]
+    layout_from: LayoutFrom = "column"
+    merge_spellings: bool = False
     labels: tuple[Label, ...]
 
     def recorded(self) -> dict[str, Any]:
         """The options that shape the dataset's bytes, for its manifest."""
-        return {"image": dict(self.image), **super().recorded()}
+        return {
+            "image": dict(self.image),
+            "layout_from": self.layout_from,
+            "merge_spellings": self.merge_spellings,
+            **super().recorded(),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

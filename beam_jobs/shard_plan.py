@@ -252,7 +252,7 @@ def deal(
     )
     layout = records.codes(LAYOUT, vocabularies[LAYOUT])
     split, shard = assign(plan, bucket_starts, group=records.group, layout=layout)
-    locations = records.ordered_locations()
+    locations = records.ordered_locations(layout)
     # Brings records of the same shard together: of the shards 1 0 1 the order is 1 0 2, which is
     # cut before its second element, where shard 1 begins.
     order = np.lexsort((shard, split))

@@ -6,6 +6,8 @@
     versions/00001/statistics.pb      its statistics, for TensorFlow Data Validation
     versions/00001/summary.json       numbers of the records it added, for later versions to add to
     versions/00003/summary-00001.json the same of version 1, without what version 3 has forgotten
+    versions/00001/layouts.npz        centroids of the layouts that were found, if they were
+    versions/00001/spellings.json     names of layouts that were merged into others, if they were
     versions/00001/quarantine/…       inputs that version 1 rejected
     versions/00001/duplicates/…       inputs that version 1 left out as duplicates
     versions/00001/excluded.json      damaged records that its readers leave out, if there are any
@@ -33,6 +35,8 @@ _STATISTICS = "statistics.pb"
 _SUMMARY = "summary.json"
 _MANIFEST = "manifest.json"
 _EXCLUDED = "excluded.json"
+_CENTROIDS = "layouts.npz"
+_SPELLINGS = "spellings.json"
 _SHARD, _INDEX, _LOOKUP, _DALI_INDEX = ".tfrecord", ".index.npz", ".lookup.npz", ".idx"
 _SHARD_SUMMARY = ".summary.json"
 
@@ -43,7 +47,8 @@ _SHARD_FILE = re.compile(_STEM + re.escape(_SHARD))
 _SHARD_FILES = re.compile(rf"{_STEM}(\.tfrecord|\.(index|lookup)\.npz|\.summary\.json|\.idx)")
 _VERSION_FILE = re.compile(
     r"versions/(?P<version>\d{5,})/("
-    r"manifest\.json|schema\.pbtxt|statistics\.pb|summary(-\d{5,})?\.json|excluded\.json"
+    r"manifest\.json|schema\.pbtxt|statistics\.pb|summary(-\d{5,})?\.json|excluded\.json|layouts\.npz"
+    r"|spellings\.json"
     r"|quarantine/rejected\.(tfrecord|jsonl)-\d{5,}-of-\d{5,}"
     r"|duplicates/duplicates\.jsonl-\d{5,}-of-\d{5,})"
 )
@@ -107,6 +112,16 @@ def summary_name(version: int, of: int | None = None) -> str:
       of: the version that added the records, if `version` has only forgotten some of them.
     """
     return version_file(version, _SUMMARY if of is None else f"summary-{of:05d}.json")
+
+
+def centroids_name(version: int) -> str:
+    """Path of the centroids of the layouts that a version has found."""
+    return version_file(version, _CENTROIDS)
+
+
+def spellings_name(version: int) -> str:
+    """Path of the list of the names that a version has merged into others."""
+    return version_file(version, _SPELLINGS)
 
 
 def excluded_name(version: int) -> str:

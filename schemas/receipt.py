@@ -140,14 +140,25 @@ _IMAGE_FEATURES = (
 )
 
 
-def labels_features(labels: Sequence[Label]) -> tuple[Feature, ...]:
-    """Features of a record that say what its receipt is: group, labels and boxes, but no ids."""
-    ids = {id_feature(name) for name in categories(labels)}
+def labels_features(labels: Sequence[Label], *, makes_layouts: bool) -> tuple[Feature, ...]:
+    """Features of a record that say what its receipt is, as the inputs do.
+
+    They are group, labels and boxes, but no ids, and not the layout where the build made it.
+    """
+    made = made_features(labels, makes_layouts=makes_layouts)
     return tuple(
         feature
         for feature in receipt_features(labels)
-        if feature.name.startswith(("image/object/", "receipt/")) and feature.name not in ids
+        if feature.name.startswith(("image/object/", "receipt/")) and feature not in made
     )
+
+
+def made_features(labels: Sequence[Label], *, makes_layouts: bool) -> tuple[Feature, ...]:
+    """Features of a record that follow from all receipts together: ids, and layouts if made."""
+    names = {id_feature(name) for name in categories(labels)}
+    if makes_layouts:
+        names.add(f"receipt/{LAYOUT}")
+    return tuple(feature for feature in receipt_features(labels) if feature.name in names)
 
 
 def categories(labels: Sequence[Label]) -> tuple[str, ...]:

@@ -14,9 +14,10 @@ from beam_jobs.arguments.common import (
     read_source,
 )
 from beam_jobs.images.image import ImageOptions
+from beam_jobs.layouts.descriptors import ONE_LAYOUT, LayoutFrom
 from beam_jobs.options import BuildOptions
 from beam_jobs.sharding.splits import parse_fractions
-from beam_jobs.sources.source import INPUT_FORMATS
+from beam_jobs.sources.source import INPUT_FORMATS, Source
 from beam_jobs.writing.output import read_base
 from schemas.command_line import CommandParser, Flag, Options
 from schemas.receipt import LABEL_TYPES, Label
@@ -47,6 +48,15 @@ _BUILD = Options(
     ),
     shard_size_mb=Flag(metavar="MB", help="size of a shard where --shards is not given"),
     max_bad_fraction=Flag(metavar="FRACTION"),
+    layout_from=Flag(
+        help="where layouts come from: the table's column (or the subfolders), the text of the "
+        "boxes, of which receipts that begin alike become one layout, or none: all receipts are "
+        "one layout. With the last two, the column may be missing, and is not read",
+    ),
+    merge_spellings=Flag(
+        help="make one layout of those whose names have the same letters and digits, or differ in "
+        "one letter; versions/…/spellings.json lists them",
+    ),
     overwrite=Flag(help="replace a finished dataset, once the new one is complete"),
     seed=Flag(metavar="SEED"),
 )
@@ -75,6 +85,7 @@ def build_parser() -> CommandParser:
         "(default: none)",
     )
     add_columns(group)
+    _BUILD.add_to(group, "layout_from", "merge_spellings")
     IMAGES.add_to(group, "box_frame")
     group = result.add_argument_group("output")
     group.add_argument("--output", required=True, metavar="DIR", help="dataset directory")
@@ -112,7 +123,7 @@ def build_options(args: argparse.Namespace, given: frozenset[str] = frozenset())
     """
     if args.append:
         return _append_options(args, given)
-    source = read_source(args, _labels(args))
+    source = _read_source(args, args.layout_from)
     channels = 3 if args.encoding == "raw" and args.channels is None else args.channels
     return _BUILD.make(
         args,
@@ -132,11 +143,16 @@ def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOpt
     recorded = manifest.build_options
     image = ImageOptions(**recorded["image"] | {"raw_size": tuple(recorded["image"]["raw_size"])})
     asked = IMAGES.make(args, channels=args.channels or (3 if args.encoding == "raw" else None))
-    source = read_source(args, _labels(args))
+    # A dataset of an older version does not say where its layouts came from.
+    layout_from = recorded.get("layout_from", "column")
+    merge_spellings = recorded.get("merge_spellings", False)
+    source = _read_source(args, layout_from)
     pairs = [
         ("--label", set(source.labels), set(manifest.labels)),
         ("--splits", args.splits, recorded["splits"]),
         ("--seed", args.seed, recorded["seed"]),
+        ("--layout-from", args.layout_from, layout_from),
+        ("--merge-spellings", args.merge_spellings, merge_spellings),
         *(
             (IMAGES.flag(name), getattr(asked, name), getattr(image, name))
             for name in _SHAPING_IMAGES
@@ -157,10 +173,14 @@ def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOpt
         ),
         splits=recorded["splits"],
         seed=recorded["seed"],
+        layout_from=layout_from,
+        merge_spellings=merge_spellings,
         shards=parse_shards(args.shards, recorded["splits"]),
         base=base,
     )
 
 
-def _labels(args: argparse.Namespace) -> tuple[Label, ...]:
-    return tuple(Label.parse(text) for text in args.label)
+def _read_source(args: argparse.Namespace, layout_from: LayoutFrom) -> Source:
+    labels = tuple(Label.parse(text) for text in args.label)
+    layout = {"column": None, "none": ONE_LAYOUT}.get(layout_from, "")
+    return read_source(args, labels, layout=layout, needs_boxes=layout_from == "text")

@@ -117,9 +117,14 @@ def add_columns(group: Any) -> None:
 
 
 def read_source(
-    args: argparse.Namespace, labels: tuple[Label, ...] = (), *, images_only: bool = False
+    args: argparse.Namespace,
+    labels: tuple[Label, ...] = (),
+    *,
+    images_only: bool = False,
+    layout: str | None = None,
+    needs_boxes: bool = False,
 ) -> Source:
-    """Makes the source that parsed arguments name.
+    """Makes the source that parsed arguments name; the others are as in `Source`.
 
     Raises:
       ValueError: an argument has a value that is not allowed.
@@ -146,6 +151,8 @@ def read_source(
         image_root=absolute(root),
         confine_images=args.image_root is not None,
         images_only=images_only,
+        layout=layout,
+        needs_boxes=needs_boxes,
     )
 
 

@@ -59,6 +59,8 @@ def compact_options(args: argparse.Namespace) -> CompactOptions:
         seed=recorded["seed"],
         base=base,
         image=recorded["image"],
+        layout_from=recorded.get("layout_from", "column"),
+        merge_spellings=recorded.get("merge_spellings", False),
         labels=manifest.labels,
         shard_size_mb=recorded["shard_size_mb"],
         shards_multiple_of=recorded["shards_multiple_of"],

@@ -17,13 +17,24 @@ from beam_jobs.storage.checksums import checksum
 from beam_jobs.writing.output import (
     delete_unlisted,
     is_published,
+    read_centroids,
     read_excluded,
     read_manifest,
+    read_spellings,
     read_summary_of,
 )
 from beam_jobs.writing.publish import move_version_into_place
-from schemas.file_names import excluded_name, schema_name, statistics_name, summary_name
+from schemas.file_names import (
+    centroids_name,
+    excluded_name,
+    schema_name,
+    spellings_name,
+    statistics_name,
+    summary_name,
+)
 from schemas.manifest import Generation, Manifest, Split
+from schemas.receipt import LAYOUT
+from schemas.spellings import Spellings
 from schemas.statistics import RecordSummary
 from schemas.summary_file import summary_text
 from schemas.tfdv import schema_text, statistics_bytes
@@ -187,8 +198,28 @@ class ForgetPublisher:
                 vocabularies,
             ),
         }
+        if centroids := read_centroids(output, old):
+            left = centroids.only(frozenset(vocabularies[LAYOUT]))
+            own_files[centroids_name(version)] = left.to_bytes()
+        if merged := read_spellings(output, old):
+            # A receipt that is gone may have been the one that had a spelling: which one had it is
+            # not known, so all spellings of a layout go with the first of its receipts.
+            gone = _layouts_with_less(old, removed)
+            names = {name: by for name, by in merged.names.items() if by not in gone}
+            own_files[spellings_name(version)] = Spellings(names=names).to_json().encode()
         sums = {name: checksum(data) for name, data in own_files.items()}
         return replace(manifest, files=sums), {**own_files, **described}
+
+
+def _layouts_with_less(old: Manifest, removed: RemovedCodes) -> set[str]:
+    """Names of the layouts of which records went."""
+    layouts = old.vocabularies[LAYOUT]
+    return {
+        layouts[id_]
+        for (_, _, category), counts in removed.items()
+        if category == LAYOUT
+        for id_ in np.flatnonzero(counts).tolist()
+    }
 
 
 def _with_listings(generation: Generation, listings: Sequence[RewrittenListing]) -> Generation:

@@ -18,6 +18,7 @@ from beam_jobs.errors import BuildError
 from beam_jobs.images.image import ImageOptions, StoredImage
 from beam_jobs.images.process import WALL_SECONDS, ImageProcess
 from beam_jobs.images.watchdog import ImageWatchdog
+from beam_jobs.layouts.descriptors import LayoutFrom, describe
 from beam_jobs.prepare.prepared_chunk import PreparedChunk, Rejected
 from beam_jobs.prepare.references import hash_words, make_references
 from beam_jobs.prepare.repeated_ids import unique_rows
@@ -193,6 +194,7 @@ class ChunkWriter(ABC):
         labels_hash: HashArray = _NO_HASHES,
         known: int = 0,
         clipped_boxes: int = 0,
+        layout_from: LayoutFrom = "column",
     ) -> PreparedChunk:
         """Returns the facts about the chunk, once all its records are made.
 
@@ -202,6 +204,7 @@ class ChunkWriter(ABC):
           labels_hash: none, as the pixels, where no duplicates are looked for.
           known: rows of which no record was made, as the dataset has them.
           clipped_boxes: boxes that reached beyond their image.
+          layout_from: where layouts come from.
         """
         return PreparedChunk(
             number=self.task.number,
@@ -211,6 +214,7 @@ class ChunkWriter(ABC):
             ids=tuple(row.id for row in self._accepted),
             pixels=pixels,
             labels_hash=labels_hash,
+            descriptors=describe(layout_from, self._accepted),
             rejected=tuple(self._rejected),
             known=known,
             clipped_boxes=clipped_boxes,

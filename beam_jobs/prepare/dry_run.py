@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from beam_jobs.images.image import ImageOptions
+from beam_jobs.layouts.descriptors import LayoutFrom, describe
 from beam_jobs.prepare.known import Known
 from beam_jobs.prepare.prepared_chunk import PreparedChunk, Rejected
 from beam_jobs.prepare.references import hash_words, make_references
@@ -21,6 +22,7 @@ class DryRunPreparer:
     labels: tuple[Label, ...]
     image: ImageOptions
     seed: int
+    layout_from: LayoutFrom = "column"
 
     def prepare(self, number: int, serialized_rows: Iterable[bytes], known: Known) -> PreparedChunk:
         """Returns the chunk, with references to records that do not exist.
@@ -45,6 +47,7 @@ class DryRunPreparer:
             # Without pixels nothing is a duplicate.
             pixels=np.zeros((0, 2), np.uint64),
             labels_hash=np.zeros(0, np.uint64),
+            descriptors=describe(self.layout_from, accepted),
             rejected=tuple(
                 Rejected(
                     id_hash=hash_words(row.id, seed=self.seed)[0],

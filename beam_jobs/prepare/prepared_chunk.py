@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_jobs.prepare.references import References
+from schemas.layout_centroids import Descriptors
 from schemas.manifest import FileChecksum
 from schemas.tfrecord import frame, unframe
 
@@ -36,6 +37,7 @@ class PreparedChunk:
       ids: their ids.
       pixels: uint64 [n, 2], hash of the upright pixels.
       labels_hash: uint64 [n], hash of layout, group, labels and boxes.
+      descriptors: int8 [n, size], by which layouts are found; [n, 0] where they are given.
       rejected: its rejected inputs.
       known: inputs that are in the dataset already, to which the others are appended.
       clipped_boxes: boxes that reached beyond their image.
@@ -49,6 +51,7 @@ class PreparedChunk:
     ids: tuple[str, ...]
     pixels: npt.NDArray[np.uint64]
     labels_hash: npt.NDArray[np.uint64]
+    descriptors: Descriptors
     rejected: tuple[Rejected, ...]
     known: int
     clipped_boxes: int
@@ -83,6 +86,7 @@ class PreparedChunk:
             text=np.frombuffer(json.dumps(text).encode(), np.uint8),
             pixels=self.pixels,
             truth=self.labels_hash,
+            descriptors=self.descriptors,
             references=np.frombuffer(self.references.to_bytes(), np.uint8),
         )
         return frame(buffer.getvalue())
@@ -96,9 +100,13 @@ class PreparedChunk:
         """
         with np.load(io.BytesIO(unframe(data, 0)), allow_pickle=False) as arrays:
             text = json.loads(arrays["text"].tobytes())
+            references = References.from_bytes(arrays["references"].tobytes())
+            none = np.zeros((len(references), 0), np.int8)
             return cls(
-                references=References.from_bytes(arrays["references"].tobytes()),
+                references=references,
                 ids=tuple(text.pop("ids")),
+                # The file of an older version has none.
+                descriptors=arrays.get("descriptors", none),
                 pixels=arrays["pixels"],
                 labels_hash=arrays["truth"],
                 rejected=tuple(

@@ -11,6 +11,7 @@ import numpy as np
 import PIL
 
 from beam_jobs.images.image import HEIF_VERSION, ImageOptions, StoredImage, store_image
+from beam_jobs.layouts.descriptors import METHODS, LayoutFrom
 from beam_jobs.prepare.chunk_writer import ChunkTask, ChunkWriter, digest_of, write_chunk
 from beam_jobs.prepare.known import Key, Known
 from beam_jobs.prepare.prepared_chunk import PreparedChunk
@@ -21,21 +22,22 @@ from beam_jobs.sources.row import Row
 from schemas import __version__
 from schemas.example import encode_example
 from schemas.receipt import (
+    LAYOUT,
     Feature,
     Label,
     categories,
-    id_feature,
     labels_features,
+    made_features,
     receipt_features,
 )
 
 _NOTHING: Known = MappingProxyType({})
 
 
-def staged_features(labels: Sequence[Label]) -> tuple[Feature, ...]:
-    """Features of a staged record: all but the category ids, which are not known yet."""
-    ids = {id_feature(name) for name in categories(labels)}
-    return tuple(feature for feature in receipt_features(labels) if feature.name not in ids)
+def staged_features(labels: Sequence[Label], *, makes_layouts: bool) -> tuple[Feature, ...]:
+    """Features of a staged record: all but those that are not known yet."""
+    made = made_features(labels, makes_layouts=makes_layouts)
+    return tuple(feature for feature in receipt_features(labels) if feature not in made)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,12 +49,16 @@ class ChunkPreparer:
       labels: the labels that the user declared.
       image: how images are prepared.
       seed: seeds the hash of the ids.
+      layout_from: where layouts come from, see `BuildOptions`.
+      makes_layouts: whether records get their layouts later, see `BuildOptions`.
     """
 
     staging: Staging
     labels: tuple[Label, ...]
     image: ImageOptions
     seed: int
+    layout_from: LayoutFrom = "column"
+    makes_layouts: bool = False
 
     def prepare(
         self, number: int, serialized_rows: Iterable[bytes], known: Known = _NOTHING
@@ -72,7 +78,7 @@ class ChunkPreparer:
             digest=self._digest(lines, known),
             image=self.image,
             seed=self.seed,
-            make_writer=lambda task: _RecordWriter(task, self.labels, known),
+            make_writer=lambda task: _RecordWriter(task, self, known),
         )
 
     def _digest(self, lines: Sequence[bytes], known: Known) -> bytes:
@@ -80,16 +86,23 @@ class ChunkPreparer:
         made_by.append([asdict(label) for label in self.labels])
         if known:
             made_by.append(sorted(known.items()))
+        if method := METHODS.get(self.layout_from):
+            made_by.append([self.layout_from, method.version])
+        elif self.makes_layouts:
+            made_by.append("makes layouts")
         return digest_of(json.dumps(made_by), lines)
 
 
 class _RecordWriter(ChunkWriter):
     """Makes the records of a dataset, one after the other."""
 
-    def __init__(self, task: ChunkTask, labels: tuple[Label, ...], known: Known) -> None:
+    def __init__(self, task: ChunkTask, preparer: ChunkPreparer, known: Known) -> None:
         super().__init__(task)
-        self._features = staged_features(labels)
-        self._labels_features = labels_features(labels)
+        labels, makes_layouts = preparer.labels, preparer.makes_layouts
+        self._layout_from = preparer.layout_from
+        self._makes_layouts = makes_layouts
+        self._features = staged_features(labels, makes_layouts=makes_layouts)
+        self._labels_features = labels_features(labels, makes_layouts=makes_layouts)
         self._categories = categories(labels)
         self._pixels: list[tuple[int, int]] = []
         self._labels_hash: list[int] = []
@@ -112,6 +125,8 @@ class _RecordWriter(ChunkWriter):
                 raise RejectionError(Reason(row.problem[0]), row.problem[1])
             image = self._stored(data, row)
             values = _values(row, image)
+            if self._makes_layouts:
+                del values[f"receipt/{LAYOUT}"]
             # 128 bits, as two words for NumPy.
             pixels = (image.pixels_hash >> 64, image.pixels_hash & 0xFFFFFFFFFFFFFFFF)
             labels = labels_hash(self._labels_features, values)
@@ -141,6 +156,7 @@ class _RecordWriter(ChunkWriter):
             labels_hash=np.array(self._labels_hash, np.uint64),
             known=self._found_known,
             clipped_boxes=self._clipped_boxes,
+            layout_from=self._layout_from,
         )
 
 

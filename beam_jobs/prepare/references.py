@@ -21,14 +21,14 @@ from schemas.vocabulary import Vocabulary
 # Where a record's frame lies: chunk and digest name its staging file, see `Staging.records`. The
 # structured dtype doubles as a wire format: Beam shuffles the bytes of an array of it (`tobytes`),
 # `np.frombuffer` reads them back, and the parts of several workers are joined as bytes. So byte
-# order (<) and widths are fixed: 4 + 16 + 8 + 4 = 32 bytes a location, and 40 with its order. The
+# order (<) and widths are fixed: 4 + 16 + 8 + 4 = 32 bytes a location, and 44 with its order. The
 # digest is void (V), as NumPy drops zeros at the end of a string (S).
 LOCATION = np.dtype(
     [("chunk", "<u4"), ("digest", "V16"), ("offset", "<u8"), ("length", "<u4")],
 )
-# A location with the number that orders it within its shard: the second word of the key, which is
-# as good as random, so that layouts are mixed within a shard.
-ORDERED_LOCATION = np.dtype([("order", "<u8"), ("location", LOCATION)])
+# A location with the id of the record's layout, and the number that orders it within its shard: the
+# second word of the key, which is as good as random, so that layouts are mixed within a shard.
+ORDERED_LOCATION = np.dtype([("order", "<u8"), ("location", LOCATION), ("layout", "<i4")])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -138,11 +138,15 @@ class References:
                 },
             )
 
-    def ordered_locations(self) -> npt.NDArray[Any]:
-        """ORDERED_LOCATION of each record: all that the writer of a shard needs."""
+    def ordered_locations(self, layout: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
+        """ORDERED_LOCATION of each record, all that the writer of a shard needs.
+
+        `layout` are the ids of the records' layouts, int32 [n].
+        """
         ordered = np.empty(len(self), ORDERED_LOCATION)
         ordered["order"] = self.key[:, 1]
         ordered["location"] = self.location
+        ordered["layout"] = layout
         return ordered
 
 

@@ -27,6 +27,7 @@ _HASHES = "hashes"
 _PREPARED = "prepared"
 _BEGUN, _RECORDS, _SIDECAR = ".begun", ".tfrecord", ".npz"
 _REFERENCES = "references"
+_LAYOUTS = "layouts"
 _PLAN = "plan.json"
 _STARTS = "starts"
 _FINISHED = "finished-"
@@ -43,7 +44,7 @@ _MARKED = re.compile(
     rf"{STAGING}/({MARKER}|{re.escape(_INPUTS)}|{re.escape(_PLAN)}|{_STARTS}|{_PUBLISHING}"
     rf"|{re.escape(_REPORT)}"
     rf"|{_PREPARED}/\d{{7,}}-{_DIGEST}({'|'.join(map(re.escape, (_BEGUN, _RECORDS, _SIDECAR)))})"
-    rf"|({_REFERENCES}|{_HASHES})/{_SHA256}|{_FINISHED}{_LAUNCH}/.+)"
+    rf"|({_REFERENCES}|{_LAYOUTS}|{_HASHES})/{_SHA256}|{_FINISHED}{_LAUNCH}/.+)"
 )
 
 
@@ -64,6 +65,9 @@ class Staging:
           prepared/N-DIGEST.tfrecord  Prepare       WriteShard, Quarantine
           prepared/N-DIGEST.npz       Prepare       next build, progress bar
           references/SHA256           Prepare       Plan, Deal
+          layouts/SHA256              Prepare,      Sample, Cluster,
+                                      Sample,       AssignLayouts,
+                                      Cluster       Publish
           plan.json                   Plan          progress bar, dry run
           starts                      Plan          Deal
           finished-LAUNCH/NAME        WriteShard    Publish: to OUTPUT/NAME    by the next launch
@@ -119,6 +123,10 @@ class Staging:
     def references(self, sha256: str) -> str:
         """References to the records of a bucket (`References`), named by their contents."""
         return self._path(_REFERENCES, sha256)
+
+    def layouts(self, sha256: str) -> str:
+        """Descriptors, and centroids of layouts (`find_layouts`), named by their contents."""
+        return self._path(_LAYOUTS, sha256)
 
     @property
     def plan(self) -> str:

@@ -1,6 +1,7 @@
 """The summary that ends a build, and the plan that a dry run shows."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -8,14 +9,21 @@ import numpy as np
 from beam_jobs.forgetting.publish import ForgetReport
 from beam_jobs.sharding import splits
 from beam_jobs.sharding.deal import largest_deviation
+from schemas.layout_centroids import NO_CLUSTER
 from schemas.manifest import Manifest
 from schemas.predictions import ModelOutput, PredictionsManifest
 from schemas.receipt import LAYOUT
 from schemas.versions import FIRST_VERSION
 
+_SHOWN_SPELLINGS = 3
+_NONE: Mapping[str, str] = MappingProxyType({})
 
-def summary(manifest: Manifest, output: str) -> str:
-    """Summarizes a finished build: the number of its inputs, by outcome, and the whole dataset."""
+
+def summary(manifest: Manifest, output: str, spellings: Mapping[str, str] = _NONE) -> str:
+    """Summarizes a finished build: the number of its inputs, by outcome, and the whole dataset.
+
+    `spellings` are names of layouts that were merged, and those in their place.
+    """
     newest = manifest.generations[-1]
     counts = newest.counts
     size_bytes = sum(
@@ -40,6 +48,13 @@ def summary(manifest: Manifest, output: str) -> str:
     lines.append(("size", f"{size_bytes / 1e6:,.1f} MB"))
     if counts.forgotten:
         lines.append(("forgotten", f"{counts.forgotten:,}"))
+    if NO_CLUSTER in manifest.vocabularies[LAYOUT]:
+        alone = layout_counts[manifest.vocabularies[LAYOUT].index(NO_CLUSTER)].sum()
+        lines.append((NO_CLUSTER, f"{alone:,} receipts that have no text, or are like no others"))
+    if spellings:
+        shown = [f"{name!r} is {by!r}" for name, by in sorted(spellings.items())[:_SHOWN_SPELLINGS]]
+        more = "" if len(spellings) <= _SHOWN_SPELLINGS else ", …"
+        lines.append(("spellings", f"{len(spellings):,} merged: {', '.join(shown)}{more}"))
     if counts.clipped_boxes:
         lines.append(("clipped", f"{counts.clipped_boxes:,} boxes that reached beyond their image"))
     fractions = manifest.build_options["splits"]

@@ -21,7 +21,9 @@ def folder_parts(folder: str) -> Iterator[str]:
         yield from entries(files.join(folder, ""))
 
 
-def folder_rows(part: str, *, folder: str, images_only: bool = False) -> Iterator[Row]:
+def folder_rows(
+    part: str, *, folder: str, images_only: bool = False, layout: str | None = None
+) -> Iterator[Row]:
     """Yields the rows of the files in a part of a folder, except those of system files.
 
     Raises:
@@ -32,25 +34,27 @@ def folder_rows(part: str, *, folder: str, images_only: bool = False) -> Iterato
     paths = local_files_below(part.rstrip("/") or "/") if local else files_below(part)
     for path in paths:
         if not is_system_file(below(path, folder)):
-            yield folder_row(path, folder=folder, images_only=images_only)
+            yield folder_row(path, folder=folder, images_only=images_only, layout=layout)
 
 
-def folder_row(path: str, *, folder: str, images_only: bool = False) -> Row:
+def folder_row(
+    path: str, *, folder: str, images_only: bool = False, layout: str | None = None
+) -> Row:
     """Returns the row of one file: its path below the folder is its id.
 
-    The first subfolder is its layout: in the folder `in`, `in/aldi/2024/1.jpg` is the receipt
-    `aldi/2024/1.jpg` of the layout `aldi`.
+    The first subfolder is its layout, unless `layout` is that of all files: in the folder `in`,
+    `in/aldi/2024/1.jpg` is the receipt `aldi/2024/1.jpg` of the layout `aldi`.
     """
     id_ = below(path, folder)
-    layout, slash, _ = id_.partition("/")
+    subfolder, slash, _ = id_.partition("/")
     return make_row(
         id_=id_,
         uri=path,
-        layout=layout if slash else "",
+        layout=(subfolder if slash else "") if layout is None else layout,
         raw_labels={},
         labels=(),
         source=id_,
-        needs_layout=not images_only,
+        needs_layout=not images_only and layout is None,
     )
 
 

@@ -47,6 +47,8 @@ class Source:
       confine_images: whether images with absolute names must lie in `image_root`, too.
       images_only: whether only images are wanted: layouts may be missing, and boxes are not read.
         Not for SROIE folders, whose images are a folder of their own.
+      layout: the layout of all rows, "" if it is not known yet; None to read it.
+      needs_boxes: whether a table must have boxes.
     """
 
     path: str
@@ -56,6 +58,8 @@ class Source:
     image_root: str
     confine_images: bool = False
     images_only: bool = False
+    layout: str | None = None
+    needs_boxes: bool = False
 
     def __post_init__(self) -> None:
         if self.format == "folder" and self.labels:
@@ -75,7 +79,10 @@ class Source:
                     | beam.Reshuffle()
                 )
                 return parts | "FolderRows" >> beam.FlatMap(
-                    folder_rows, folder=self.path, images_only=self.images_only
+                    folder_rows,
+                    folder=self.path,
+                    images_only=self.images_only,
+                    layout=self.layout,
                 )
             case "sroie":
                 matches = pipeline | "Match" >> _match(
@@ -86,7 +93,8 @@ class Source:
                 return (
                     images
                     | beam.Reshuffle()
-                    | "SroieRow" >> beam.Map(sroie_row, folder=self.path, labels=self.labels)
+                    | "SroieRow"
+                    >> beam.Map(sroie_row, folder=self.path, labels=self.labels, layout=self.layout)
                 )
             case "parquet":
                 groups = (
@@ -195,13 +203,13 @@ class Source:
         return make_row(
             id_=id_,
             uri=uri,
-            layout=values.get(self._column("layout")),
+            layout=values.get(self._column("layout")) if self.layout is None else self.layout,
             group=values.get(self._column("group")),
             boxes=None if self.images_only else values.get(self._column("boxes")),
             raw_labels=values,
             labels=self.labels,
             source=source,
-            needs_layout=not self.images_only,
+            needs_layout=self._needs_layout,
         )
 
     def _is_input(self, file: FileMetadata) -> bool:
@@ -239,13 +247,25 @@ class Source:
     def _required(self) -> list[str]:
         """Names of the columns that a table must have."""
         labels = [label.name for label in self.labels]
-        names = ["image"] if self.images_only else ["image", "layout"]
+        names = ["image"]
+        if self._needs_layout:
+            names.append("layout")
+        if self.needs_boxes:
+            names.append("boxes")
         return [*map(self._column, names), *labels]
 
     @property
     def _optional(self) -> list[str]:
-        names = ["id", "layout", "group"] if self.images_only else ["id", "group", "boxes"]
+        names = ["id", "group"]
+        if self.images_only:
+            names.append("layout")
+        elif not self.needs_boxes:
+            names.append("boxes")
         return list(map(self._column, names))
+
+    @property
+    def _needs_layout(self) -> bool:
+        return not self.images_only and self.layout is None
 
     def _column(self, name: str) -> str:
         return self.columns.get(name, name)

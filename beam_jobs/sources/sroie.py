@@ -19,8 +19,13 @@ from schemas.receipt import Label
 IMAGE_FOLDER = "img"
 
 
-def sroie_row(image: FileMetadata, *, folder: str, labels: Sequence[Label]) -> Row:
-    """Returns the row of one image of a SROIE folder: its company, upper-cased, is its layout."""
+def sroie_row(
+    image: FileMetadata, *, folder: str, labels: Sequence[Label], layout: str | None = None
+) -> Row:
+    """Returns the row of one image of a SROIE folder.
+
+    Its company, upper-cased, is its layout, unless `layout` is that of all images.
+    """
     name = below(image.path, files.join(folder, IMAGE_FOLDER))
     id_ = name.rpartition(".")[0] or name
     boxes_path = files.join(folder, "box", f"{id_}.csv")
@@ -46,11 +51,12 @@ def sroie_row(image: FileMetadata, *, folder: str, labels: Sequence[Label]) -> R
     return make_row(
         id_=id_,
         uri=image.path,
-        layout=str(key.get("company") or "").upper(),
+        layout=str(key.get("company") or "").upper() if layout is None else layout,
         boxes=boxes,
         raw_labels=key,
         labels=labels,
         source=json.dumps(key, ensure_ascii=False, sort_keys=True),
+        needs_layout=layout is None,
     )
 
 

@@ -1,6 +1,6 @@
 """The state of an output directory: empty, being published, finished, or somebody else's."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from beam_jobs.errors import BuildError
@@ -20,12 +20,16 @@ from schemas.file_names import (
     COMPLETED,
     TFDS_FEATURES,
     TFDS_INFO,
+    centroids_name,
     excluded_name,
     is_dataset_file,
     manifest_name,
     shard_number,
+    spellings_name,
 )
-from schemas.manifest import Generation, Manifest
+from schemas.layout_centroids import LayoutCentroids
+from schemas.manifest import FileChecksum, Generation, Manifest
+from schemas.spellings import Spellings
 from schemas.statistics import RecordSummary
 from schemas.summary_file import read_summary
 from schemas.tfds import tfds_files
@@ -73,14 +77,43 @@ def read_summary_of(directory: str, generation: Generation) -> dict[str, RecordS
       BuildError: the file is not the one that was written.
       OSError: the file can't be read.
     """
-    name = generation.summary_name
+    return read_summary(_read_checked(directory, generation.summary_name, generation.files))
+
+
+def read_centroids(directory: str, manifest: Manifest) -> LayoutCentroids | None:
+    """Reads the centroids of the layouts that a version has; None if its layouts were given.
+
+    Raises:
+      BuildError: the file is not the one that was written.
+      OSError: the file can't be read.
+    """
+    name = centroids_name(manifest.version)
+    if name not in manifest.files:
+        return None
+    return LayoutCentroids.from_bytes(_read_checked(directory, name, manifest.files))
+
+
+def read_spellings(directory: str, manifest: Manifest) -> Spellings | None:
+    """Reads the names that a version has merged into others; None if none were to be merged.
+
+    Raises:
+      BuildError: the file is not the one that was written.
+      OSError: the file can't be read.
+    """
+    name = spellings_name(manifest.version)
+    if name not in manifest.files:
+        return None
+    return Spellings.from_json(_read_checked(directory, name, manifest.files))
+
+
+def _read_checked(directory: str, name: str, sums: Mapping[str, FileChecksum]) -> bytes:
     path = files.join(directory, name)
     data = files.read(path)
-    if checksum(data) != generation.files[name]:
+    if checksum(data) != sums[name]:
         raise BuildError(
             f"{path} has another checksum than the manifest says: restore it from a copy"
         )
-    return read_summary(data)
+    return data
 
 
 def read_base(directory: str) -> tuple[Base, Manifest]:

@@ -4,6 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -18,8 +19,10 @@ from beam_jobs.storage import files
 from beam_jobs.storage.checksums import checksum
 from beam_jobs.writing.listings import ListedFile
 from beam_jobs.writing.output import (
+    read_centroids,
     read_excluded,
     read_manifest,
+    read_spellings,
     read_summary_of,
     write_tfds_files,
 )
@@ -27,14 +30,17 @@ from beam_jobs.writing.publication import Publication
 from beam_jobs.writing.shards import Vocabularies, WrittenShard
 from schemas import __version__
 from schemas.file_names import (
+    centroids_name,
     excluded_name,
     manifest_name,
     schema_name,
+    spellings_name,
     statistics_name,
     summary_name,
 )
 from schemas.manifest import Counts, FileChecksum, Generation, Manifest, Shard, Split
 from schemas.receipt import LAYOUT, Label, receipt_features
+from schemas.spellings import Spellings
 from schemas.statistics import RecordSummary
 from schemas.summary_file import summary_text
 from schemas.tfdv import schema_text, statistics_bytes
@@ -43,6 +49,7 @@ from schemas.versions import FIRST_VERSION, Versions
 CategoryCounts = Mapping[
     tuple[str, str], IntArray
 ]  # (split, category) to the records of each value
+_NOTHING: Mapping[str, bytes] = MappingProxyType({})
 Summaries = Mapping[str, RecordSummary]  # split to the statistics of its records
 
 
@@ -108,6 +115,8 @@ class Publisher:
         duplicates: tuple[int, int],
         listings: Sequence[ListedFile],
         vocabularies: Vocabularies,
+        centroids: str | None = None,
+        spellings: Mapping[str, str] | None = None,
     ) -> None:
         """Checks the counts, writes the manifest and moves everything into place.
 
@@ -122,6 +131,8 @@ class Publisher:
           duplicates: their number, and the number of those that differ in their labels.
           listings: the quarantine's and the duplicates' files, with their checksums.
           vocabularies: category name to its vocabulary.
+          centroids: path of the centroids of the layouts, if they were found.
+          spellings: names that were merged, and those in their place; None if none were to be.
 
         Raises:
           BuildError: records or shards were lost.
@@ -161,6 +172,7 @@ class Publisher:
             {name: vocabulary.values for name, vocabulary in vocabularies.items()},
             listings=dict(listings),
             older=older.generations if older else (),
+            about_layouts=self._about_layouts(older, centroids, spellings),
         )
         if self.base:
             described |= _excluded_before(self.base, manifest)
@@ -182,7 +194,8 @@ class Publisher:
         if self.base is None:
             raise ValueError("there is no dataset to compact")
         _check_deal(plan, shards, category_counts)
-        old = read_manifest(self.base.directory, self.base.version).generations
+        base = read_manifest(self.base.directory, self.base.version)
+        old = base.generations
         fingerprint = hashlib.sha256()
         for generation in old:
             fingerprint.update(bytes.fromhex(generation.source_fingerprint))
@@ -199,6 +212,7 @@ class Publisher:
                 for name, one in generation.files.items()
                 if name != generation.summary_name
             },
+            about_layouts=self._about_layouts(base),
         )
         self._publish(manifest, described, shards)
 
@@ -232,6 +246,7 @@ class Publisher:
         *,
         listings: Mapping[str, FileChecksum],
         older: tuple[Generation, ...] = (),
+        about_layouts: Mapping[str, bytes] = _NOTHING,
     ) -> tuple[Manifest, dict[str, bytes]]:
         """Makes the manifest, and the files about the records: name to bytes.
 
@@ -244,6 +259,7 @@ class Publisher:
           vocabularies: category name to its values.
           listings: the checksums of the quarantine's and the duplicates' files.
           older: the generations that stay.
+          about_layouts: files about layouts that the build made, name to bytes.
         """
         features = receipt_features(self.labels)
         splits = {}
@@ -271,6 +287,7 @@ class Publisher:
                 (*older, generation), summaries, vocabularies
             ),
         }
+        described |= about_layouts
         manifest = Manifest(
             version=self.version,
             features=features,
@@ -280,6 +297,28 @@ class Publisher:
             files={name: checksum(data) for name, data in described.items()},
         )
         return manifest, {**described, summary_name(self.version): summary}
+
+    def _about_layouts(
+        self,
+        older: Manifest | None,
+        centroids: str | None = None,
+        spellings: Mapping[str, str] | None = None,
+    ) -> dict[str, bytes]:
+        """Makes the files about layouts that builds have made, name to bytes.
+
+        They are those of the version before, with what is new; new centroids begin with the old.
+        """
+        output = self.staging.output
+        about = {}
+        if centroids:
+            about[centroids_name(self.version)] = files.read(centroids)
+        elif older and (found := read_centroids(output, older)):
+            about[centroids_name(self.version)] = found.to_bytes()
+        merged = read_spellings(output, older) if older else None
+        if merged or spellings is not None:
+            names = {**(merged.names if merged else {}), **(spellings or {})}
+            about[spellings_name(self.version)] = Spellings(names=names).to_json().encode()
+        return about
 
     def _statistics(
         self,

@@ -24,10 +24,12 @@ from schemas.index import IndexRow, RecordIndex, dali_index
 from schemas.lookup import RecordLookup
 from schemas.manifest import Shard
 from schemas.receipt import (
+    LAYOUT,
     Label,
     categories,
     id_feature,
     labels_features,
+    made_features,
     receipt_features,
 )
 from schemas.statistics import RecordSummary
@@ -64,7 +66,8 @@ class ShardWriter:
       labels: the labels that the user declared.
       seed: seeds the hash of the ids.
       first_numbers: split to the number of its first shard.
-      complete: whether the records have the ids of their categories already.
+      complete: whether the records have the ids of their categories, and their layouts, already.
+      makes_layouts: whether staged records have no layouts, see `BuildOptions.makes_layouts`.
     """
 
     record_files: RecordFiles | None = None
@@ -73,6 +76,7 @@ class ShardWriter:
     seed: int
     first_numbers: Mapping[str, int]
     complete: bool = False
+    makes_layouts: bool = False
 
     def write(
         self,
@@ -95,7 +99,16 @@ class ShardWriter:
         Raises:
           BuildError: a record is damaged.
         """
-        return self.write_records(split, number, self._ranges(locations), vocabularies)
+        # The order is a word of the hash of the id, so a worker that is tried again writes the same
+        # bytes, in whatever order the locations come.
+        ordered = np.sort(locations, order="order", kind="stable")
+        return self.write_records(
+            split,
+            number,
+            self._ranges(ordered["location"]),
+            vocabularies,
+            layouts=ordered["layout"].tolist(),
+        )
 
     def write_records(
         self,
@@ -103,20 +116,32 @@ class ShardWriter:
         number: int,
         ranges: Sequence[files.ByteRange],
         vocabularies: Vocabularies,
+        layouts: Sequence[int] | None = None,
     ) -> tuple[WrittenShard, RecordIndex, RecordSummary]:
-        """Writes a shard of the records that lie in these ranges, in their order; see `write`."""
-        builder = _ShardBuilder(self.labels, vocabularies, seed=self.seed, complete=self.complete)
+        """Writes a shard of the records that lie in these ranges, in their order; see `write`.
+
+        The ids of their layouts are needed where the records lack them.
+        """
+        builder = _ShardBuilder(
+            self.labels,
+            vocabularies,
+            seed=self.seed,
+            complete=self.complete,
+            makes_layouts=self.makes_layouts,
+        )
+        of_layouts = [None] * len(ranges) if layouts is None else layouts
         name = shard_name(split, self.first_numbers[split] + number)
         # One record at a time: records lie scattered over the files of all chunks, and a whole
         # shard may be larger than a worker's memory.
         with files.create(files.join(self.directory, name)) as output:
-            for (path, start, _), framed in zip(ranges, files.read_ranges(ranges), strict=True):
+            records = zip(ranges, files.read_ranges(ranges), of_layouts, strict=True)
+            for (path, start, _), framed, layout in records:
                 try:
                     payload = unframe(framed, start)
                 except CorruptRecordError as error:
                     advice = "run python -m beam_jobs.verify" if self.complete else TRY_AGAIN
                     raise BuildError(f"{path}, byte {start}: {error}; {advice}") from error
-                output.write(builder.add(payload))
+                output.write(builder.add(payload, layout))
         index = RecordIndex.of_rows(builder.rows, categories=categories(self.labels))
         index_bytes, dali_bytes = index.to_bytes(), dali_index(index)
         lookup_bytes = builder.lookup().to_bytes()
@@ -139,15 +164,12 @@ class ShardWriter:
         return written, index, builder.summary
 
     def _ranges(self, locations: npt.NDArray[Any]) -> list[tuple[str, int, int]]:
-        """(path, offset, length) of each record, in the order that mixes the layouts."""
+        """(path, offset, length) of each record."""
         if self.record_files is None:
             raise ValueError("a writer without record_files writes records by their ranges only")
-        # The order is a word of the hash of the id, so a worker that is tried again writes the same
-        # bytes, in whatever order the locations come.
-        ordered = np.sort(locations, order="order", kind="stable")["location"]
         return [
             (self.record_files.records(chunk, digest), offset, length)
-            for chunk, digest, offset, length in ordered.tolist()
+            for chunk, digest, offset, length in locations.tolist()
         ]
 
 
@@ -161,35 +183,50 @@ class _ShardBuilder:
     """
 
     def __init__(
-        self, labels: Sequence[Label], vocabularies: Vocabularies, *, seed: int, complete: bool
+        self,
+        labels: Sequence[Label],
+        vocabularies: Vocabularies,
+        *,
+        seed: int,
+        complete: bool,
+        makes_layouts: bool,
     ) -> None:
         self.rows: list[IndexRow] = []
         self.summary = RecordSummary()
         self.size_bytes = 0
         self._crc = google_crc32c.Checksum()
         self._seed = seed
-        self._labels_features = labels_features(labels)
+        self._labels_features = labels_features(labels, makes_layouts=makes_layouts)
         self._hashes: list[tuple[int, ...]] = []
         self._vocabularies = vocabularies
         self._categories = categories(labels)
-        features, staged = receipt_features(labels), staged_features(labels)
-        self._features = features if complete else staged
-        self._added = () if complete else [each for each in features if each not in staged]
+        staged = staged_features(labels, makes_layouts=makes_layouts)
+        self._features = receipt_features(labels) if complete else staged
+        made = made_features(labels, makes_layouts=makes_layouts)
+        self._added = () if complete else made
+        self._gets_layout = makes_layouts and not complete
 
-    def add(self, payload: bytes) -> bytes:
+    def add(self, payload: bytes, layout: int | None = None) -> bytes:
         """Adds a record, and returns the framed record to be written.
 
-        A staged record gets the ids of its categories here: vocabularies are known only now.
+        A staged record gets the ids of its categories here, and its layout where the build makes
+        layouts: vocabularies are known only now.
         """
         values = parse_example(self._features, payload)
+        if self._gets_layout:
+            if layout is None:
+                raise ValueError("a record without a layout needs the id of its layout")
+            name = self._vocabularies[LAYOUT].values[layout]
+            values[f"receipt/{LAYOUT}"] = [name.encode()]
         self._hashes.append(record_hashes(self._labels_features, values, seed=self._seed))
         codes = {
             name: self._vocabularies[name].position(values[f"receipt/{name}"][0].decode())
             for name in self._categories
         }
         ids = {id_feature(name): code for name, code in codes.items()}
-        # The ids go behind the staged bytes, which need not be encoded again.
-        added = {feature.name: ids[feature.name] for feature in self._added}
+        made = {f"receipt/{LAYOUT}": values[f"receipt/{LAYOUT}"][0].decode(), **ids}
+        # They go behind the staged bytes, which need not be encoded again.
+        added = {feature.name: made[feature.name] for feature in self._added}
         record = frame(extend_example(payload, self._added, added))
         self.rows.append(
             IndexRow(

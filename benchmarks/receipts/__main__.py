@@ -39,6 +39,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     size_help = "photo: 0.3 to 12 megapixels, small: 0.3 to 0.5 (default: %(default)s)"
     parser.add_argument("--size", choices=SIZES, default="photo", help=size_help)
     parser.add_argument(
+        "--second-photos",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="share of the receipts that are photographed a second time, in another scene; these "
+        "photos come last (default: %(default)s)",
+    )
+    parser.add_argument(
         "--workers", type=int, metavar="N", help="number of processes (default: one per core)"
     )
     parser.add_argument(
@@ -53,6 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             layouts=args.layouts,
             seed=args.seed,
             size=args.size,
+            second_photos=args.second_photos,
             workers=args.workers,
             progress=sys.stderr.isatty(),
         )
@@ -62,7 +71,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     elapsed_s = time.perf_counter() - started
-    print(f"{args.count} receipts in {elapsed_s:.1f} s, ground truth in {records}")
+    photos = ""
+    if second := round(args.count * args.second_photos):
+        photos = f" and {second} second photos of them"
+    print(f"{args.count} receipts{photos} in {elapsed_s:.1f} s, ground truth in {records}")
     return 0
 
 

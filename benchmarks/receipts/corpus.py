@@ -3,7 +3,7 @@
 import json
 import multiprocessing
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -59,6 +59,7 @@ def generate(
     layouts: int = 60,
     seed: int = 0,
     size: str = "photo",
+    second_photos: float = 0.0,
     workers: int | None = None,
     progress: bool = False,
 ) -> Path:
@@ -74,6 +75,8 @@ def generate(
       layouts: how many layouts there are; the last third of them have one receipt each.
       seed: 0 or more.
       size: "photo" for 0.3 to 12 megapixels, "small" for 0.3 to 0.5.
+      second_photos: share of the receipts that are photographed a second time, in another scene.
+        These photos come after the others; `photo_of` is the id of the first one.
       workers: processes; None is one for each processor this process may use.
       progress: whether to show a progress bar on stderr.
 
@@ -88,6 +91,8 @@ def generate(
     if workers is None:
         workers = len(os.sched_getaffinity(0))
     _check_least("workers", workers, 1)
+    if not 0 <= second_photos <= 1:
+        raise ValueError(f"second_photos is {second_photos}; it must be 0 to 1")
     corpus = Corpus(layouts=layouts, seed=seed, size=size)
     if out_dir.exists() and (not out_dir.is_dir() or any(out_dir.iterdir())):
         raise FileExistsError(
@@ -97,15 +102,23 @@ def generate(
     (out_dir / IMAGES_NAME).mkdir(parents=True, exist_ok=True)
     lines = [
         json.dumps(record, ensure_ascii=False) + "\n"
-        for record in _written(corpus, out_dir, count, workers, progress)
+        for record in _written(
+            corpus, out_dir, _photos(count, second_photos), workers=workers, progress=progress
+        )
     ]
     records = out_dir / RECORDS_NAME
     _write_whole(records, "".join(lines).encode())
     return records
 
 
-def draw_receipt(corpus: Corpus, index: int) -> Receipt:
-    """Receipt number `index` of a corpus."""
+def _photos(count: int, second_photos: float) -> list[tuple[int, int]]:
+    """Lists the (receipt, photo) of a corpus: of 5 receipts, 2 of which twice, 0 and 2 are."""
+    again = round(count * second_photos)
+    return [(index, 0) for index in range(count)] + [(k * count // again, 1) for k in range(again)]
+
+
+def draw_receipt(corpus: Corpus, index: int, photo: int = 0) -> Receipt:
+    """Receipt number `index` of a corpus, in its first photo (0) or a later one."""
     rng = stream(corpus.seed, "receipt", index)
     popularity = _popularity(corpus.layouts, corpus.seed)
     home = _layout(corpus.seed, popularity.layout_of(index))
@@ -115,6 +128,8 @@ def draw_receipt(corpus: Corpus, index: int) -> Receipt:
         # A branch borrows a till for a day: its layout is no longer its group's.
         layout = replace(_till_of_another(corpus, home, popularity.common), trade=home.trade)
     purchase = draw_purchase(rng, layout)
+    if photo:  # of the same purchase, in a scene of its own
+        rng = stream(corpus.seed, "photo", index, photo)
     rows = compose(layout, branch, purchase)
     paper = paper_size(layout, rows)
     scene = draw_scene(rng, size=corpus.size, paper_aspect=paper[1] / paper[0])
@@ -124,7 +139,8 @@ def draw_receipt(corpus: Corpus, index: int) -> Receipt:
     orientation = draw_orientation(rng, scene)
     suffix = draw_format(rng, scene, orientation)
     image, boxes = stored_as(image, boxes, orientation)
-    identity = f"receipt-{index:07d}"
+    first = f"receipt-{index:07d}"
+    identity = f"{first}-photo-{photo + 1}" if photo else first
     edges = ("xmin", "ymin", "xmax", "ymax")
     record: dict[str, object] = {
         "id": identity,
@@ -142,6 +158,8 @@ def draw_receipt(corpus: Corpus, index: int) -> Receipt:
             for box, text in zip(boxes, flat.texts, strict=True)
         ],
     }
+    if photo:
+        record["photo_of"] = first
     data = encoded(image, suffix=suffix, orientation=orientation, rng=rng)
     return Receipt(record=record, data=data)
 
@@ -166,28 +184,33 @@ def _popularity(layouts: int, seed: int) -> Popularity:
 
 
 def _written(
-    corpus: Corpus, out_dir: Path, count: int, workers: int, progress: bool
+    corpus: Corpus,
+    out_dir: Path,
+    photos: Sequence[tuple[int, int]],
+    *,
+    workers: int,
+    progress: bool,
 ) -> Iterator[dict[str, object]]:
-    """Writes each image; the records come in the order of their ids."""
+    """Writes each image; the records come in the order of the (receipt, photo) that are given."""
     from tqdm import tqdm
 
-    jobs = ((corpus, out_dir, index) for index in range(count))
-    with tqdm(total=count, unit="receipt", disable=not progress) as bar:
+    jobs = ((corpus, out_dir, *photo) for photo in photos)
+    with tqdm(total=len(photos), unit="receipt", disable=not progress) as bar:
         if workers == 1:
             for job in jobs:
                 yield _write_receipt(job)
                 bar.update()
             return
         # Spawned, not forked: the caller may have started threads (TensorFlow does).
-        with multiprocessing.get_context("spawn").Pool(min(workers, count)) as pool:
+        with multiprocessing.get_context("spawn").Pool(min(workers, len(photos))) as pool:
             for record in pool.imap(_write_receipt, jobs, chunksize=_CHUNK):
                 yield record
                 bar.update()
 
 
-def _write_receipt(job: tuple[Corpus, Path, int]) -> dict[str, object]:
-    corpus, out_dir, index = job
-    receipt = draw_receipt(corpus, index)
+def _write_receipt(job: tuple[Corpus, Path, int, int]) -> dict[str, object]:
+    corpus, out_dir, index, photo = job
+    receipt = draw_receipt(corpus, index, photo)
     _write_whole(out_dir / str(receipt.record["image"]), receipt.data)
     return receipt.record
 

@@ -124,6 +124,8 @@ def test_recorded_options_are_those_that_shape_the_bytes() -> None:
     recorded = OPTIONS.recorded()
     assert recorded.keys() == {
         "image",
+        "layout_from",
+        "merge_spellings",
         "splits",
         "shards",
         "shard_size_mb",
@@ -148,6 +150,8 @@ def test_recorded_options_are_those_that_shape_the_bytes() -> None:
         {"shards": {"train": 2, "validation": 1}},
         {"splits": {"train": 0.8, "validation": 0.2}},
         {"image": ImageOptions(quality=80)},
+        {"layout_from": "none"},
+        {"merge_spellings": True},
         {"source": replace(SOURCE, labels=(Label(name="total", type="int"),))},
         {"source": replace(SOURCE, columns={"image": "file"})},
     ],

@@ -95,7 +95,9 @@ def test_take_understands_a_mask(rows: list[Plain], data: st.DataObject) -> None
 @given(st.lists(PLAIN, min_size=1, max_size=8))
 @settings(deadline=None, max_examples=30)
 def test_ordered_locations_carry_the_second_word(rows: list[Plain]) -> None:
-    ordered = columns(rows).ordered_locations()
+    layout = np.arange(len(rows), dtype=np.int32)
+    ordered = columns(rows).ordered_locations(layout)
+    assert ordered["layout"].tolist() == layout.tolist()
     assert ordered["order"].tolist() == [row.key[1] for row in rows]
     assert ordered["location"].tolist() == [
         (row.chunk, row.digest, row.offset, row.length) for row in rows

@@ -41,6 +41,30 @@ def test_same_bytes_for_any_worker_count_and_length(corpus: Path, tmp_path: Path
     assert part.read_text().splitlines() == whole[:17]
 
 
+def test_second_photos_are_of_the_same_purchase_in_another_scene(
+    corpus: Path, records: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    table = generate(
+        tmp_path / "twice", count=9, layouts=30, seed=4, size="small", second_photos=0.3, workers=2
+    )
+    lines = [json.loads(line) for line in table.read_text(encoding="utf-8").splitlines()]
+    assert lines[:9] == records[:9]
+    assert [line["photo_of"] for line in lines[9:]] == [
+        "receipt-0000000",
+        "receipt-0000003",
+        "receipt-0000006",
+    ]
+    for second in lines[9:]:
+        first = next(line for line in lines if line["id"] == second["photo_of"])
+        assert second["id"] == f"{first['id']}-photo-2"
+        for name in ("layout", "group", "company", "date", "total", "language"):
+            assert second[name] == first[name]
+        images = [(table.parent / line["image"]).read_bytes() for line in (first, second)]
+        assert images[0] != images[1]
+        texts = [{box["text"] for box in line["boxes"]} for line in (first, second)]
+        assert len(texts[0] & texts[1]) > 0.7 * len(texts[0] | texts[1])
+
+
 def test_another_seed_is_another_corpus() -> None:
     first, second = (draw_receipt(Corpus(seed=seed, size="small"), 0) for seed in (0, 1))
     assert first.data != second.data

@@ -1,0 +1,224 @@
+"""Layouts of receipts that have none given: clusters of a sample, and the nearest one of each.
+
+The job has the descriptors of all receipts in staging files, a bucket in each. One worker clusters
+a sample of them. What is near none of these clusters is sampled again, so that rare layouts are
+found, too: of 50 million receipts, the first sample of 10,000 finds the layouts that have more than
+some 5,000 receipts, and the next one those of the few that are left.
+
+A worker holds the descriptors of a bucket and the centroids of all layouts: a build finds at most
+3 · 10,000 of them, of a kilobyte each. The worker that clusters also holds the distances of all
+pairs of a sample, twice: 0.8 GB.
+"""
+
+import hashlib
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Self
+
+import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
+from apache_beam.pvalue import AsList, AsSingleton
+
+from beam_jobs.errors import BuildError
+from beam_jobs.layouts.clusters import cluster, nearest
+from beam_jobs.layouts.descriptors import METHODS, LayoutFrom
+from beam_jobs.prepare.chunks import bucket_count
+from beam_jobs.prepare.prepared_chunk import PreparedChunk
+from beam_jobs.prepare.references import References, encode_values, stage_references
+from beam_jobs.prepare.staging import Staging
+from beam_jobs.storage import files
+from schemas.layout_centroids import NO_CLUSTER, Descriptors, LayoutCentroids, cluster_name
+from schemas.receipt import LAYOUT
+
+_ROUNDS = 3
+_SAMPLE = 10_000
+_MIN_SAMPLE_OF_BUCKET = 16
+
+# A bucket, the path of its References, and that of its KeyedDescriptors.
+Described = tuple[int, str, str]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KeyedDescriptors:
+    """Descriptors of some receipts.
+
+    Attributes:
+      key: uint64 [n, 2], hash of the id, as in References.
+      values: int8 [n, size].
+    """
+
+    key: npt.NDArray[np.uint64]
+    values: Descriptors
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    @classmethod
+    def of_chunks(cls, chunks: Sequence[PreparedChunk]) -> Self:
+        """Descriptors of all accepted records of some chunks."""
+        return cls(
+            key=np.concatenate([chunk.references.key for chunk in chunks]),
+            values=np.concatenate([chunk.descriptors for chunk in chunks]),
+        )
+
+    def take(self, rows: npt.NDArray[np.int64]) -> Self:
+        """Returns the given rows, in that order."""
+        return type(self)(key=self.key[rows], values=self.values[rows])
+
+    def in_order_of(self, references: References) -> Self:
+        """Returns the descriptors of these records, in their order; all of them have one."""
+        place = {key: row for row, key in enumerate(map(tuple, self.key.tolist()))}
+        rows = [place[key] for key in map(tuple, references.key.tolist())]
+        return self.take(np.array(rows, np.int64))
+
+    def staged(self, staging: Staging) -> str:
+        """Writes them to a staging file, and returns its path."""
+        buffer = io.BytesIO()
+        np.savez(buffer, key=self.key, values=self.values)
+        return _write(staging, buffer.getvalue())
+
+    @classmethod
+    def read(cls, path: str) -> Self:
+        """Inverse of `staged`."""
+        with np.load(io.BytesIO(files.read(path)), allow_pickle=False) as arrays:
+            return cls(key=arrays["key"], values=arrays["values"])
+
+
+def find_layouts(
+    references: beam.PCollection[tuple[int, str]],
+    descriptors: beam.PCollection[tuple[int, str]],
+    inputs: AsSingleton,
+    *,
+    layout_from: LayoutFrom,
+    known: LayoutCentroids | None,
+    staging: Staging,
+) -> tuple[beam.PCollection[tuple[int, str]], AsSingleton]:
+    """Finds the layouts of all receipts.
+
+    Args:
+      references: (bucket, path of its References), whose layouts are "".
+      descriptors: (bucket, path of its KeyedDescriptors).
+      inputs: number of inputs.
+      layout_from: what the descriptors are made of.
+      known: the centroids of the dataset that is appended to: its layouts stay.
+      staging: where the staging files go.
+
+    Returns:
+      (bucket, path of its References) with the layouts, and the path of all centroids.
+    """
+    method = METHODS[layout_from]
+    described = (
+        (references, descriptors)
+        | "WithDescriptors" >> beam.CoGroupByKey()
+        | "Described" >> beam.FlatMapTuple(_described)
+    )  # Described
+    before = known or LayoutCentroids(
+        layout_from=layout_from,
+        descriptor_version=method.version,
+        values=np.zeros((0, method.size), np.int8),
+    )
+    centroids = AsSingleton(
+        references.pipeline
+        | "OnceDescribed" >> beam.Impulse()
+        | "KnownLayouts" >> beam.Map(lambda _: _write(staging, before.to_bytes()))
+    )
+    for number in range(_ROUNDS):
+        samples = described | f"Sample{number}" >> beam.FlatMap(
+            _sample, centroids=centroids, inputs=inputs, staging=staging
+        )  # path of its KeyedDescriptors
+        centroids = AsSingleton(
+            references.pipeline
+            | f"OnceSampled{number}" >> beam.Impulse()
+            | f"Cluster{number}"
+            >> beam.Map(_cluster, samples=AsList(samples), centroids=centroids, staging=staging)
+        )
+    assigned = described | "AssignLayouts" >> beam.Map(
+        _assign, centroids=centroids, staging=staging
+    )
+    return assigned, centroids
+
+
+def _described(bucket: int, paths: tuple[Iterable[str], Iterable[str]]) -> Iterator[Described]:
+    references, descriptors = (list(each) for each in paths)
+    if references:
+        yield bucket, references[0], descriptors[0]
+
+
+def _sample(
+    described: Described, *, centroids: str, inputs: int, staging: Staging
+) -> Iterator[str]:
+    """Yields where a sample lies of the receipts of a bucket that are near no centroid.
+
+    It may be empty; there is none of a bucket without receipts.
+    """
+    _, path, descriptors_path = described
+    references = References.from_bytes(files.read(path))
+    descriptors = KeyedDescriptors.read(descriptors_path).in_order_of(references)
+    known = _read_centroids(centroids)
+    number, _ = nearest(descriptors.values, known.values, max_distance=_max_distance(known))
+    rows = np.flatnonzero((number < 0) & descriptors.values.any(axis=1))
+    # The second word is as good as random in each bucket. Buckets are ranges of the first, so they
+    # have about as many receipts each: four times the mean is as good as all of the smallest.
+    limit = _MIN_SAMPLE_OF_BUCKET + 4 * _SAMPLE // bucket_count(inputs)
+    rows = rows[np.argsort(descriptors.key[rows, 1], kind="stable")][:limit]
+    if len(references):
+        yield descriptors.take(rows).staged(staging)
+
+
+def _cluster(_: bytes, *, samples: Sequence[str], centroids: str, staging: Staging) -> str:
+    """Adds the centroids of a sample to others; returns where all of them lie.
+
+    Raises:
+      BuildError: no receipt says anything by which layouts can be found.
+    """
+    known = _read_centroids(centroids)
+    if not samples:
+        return centroids
+    parts = [KeyedDescriptors.read(path) for path in samples]
+    sampled = KeyedDescriptors(
+        key=np.concatenate([part.key for part in parts]),
+        values=np.concatenate([part.values for part in parts]),
+    )
+    if not len(sampled) + len(known):
+        raise BuildError(
+            "no receipt has boxes with text, by which --layout-from text finds layouts: give "
+            "their transcripts, or choose --layout-from none"
+        )
+    sampled = sampled.take(np.lexsort((sampled.key[:, 0], sampled.key[:, 1]))[:_SAMPLE])
+    found = cluster(sampled.values, max_distance=_max_distance(known))
+    return _write(staging, replace(known, values=np.concatenate([known.values, found])).to_bytes())
+
+
+def _assign(described: Described, *, centroids: str, staging: Staging) -> tuple[int, str]:
+    """Gives the records of a bucket their layouts: (bucket, path of its References)."""
+    bucket, path, descriptors_path = described
+    references = References.from_bytes(files.read(path))
+    descriptors = KeyedDescriptors.read(descriptors_path).in_order_of(references)
+    known = _read_centroids(centroids)
+    number, _ = nearest(descriptors.values, known.values, max_distance=_max_distance(known))
+    names = [cluster_name(one) if one >= 0 else NO_CLUSTER for one in number.tolist()]
+    categories = {**references.categories, LAYOUT: encode_values(names)}
+    return bucket, stage_references(replace(references, categories=categories), staging)
+
+
+def _max_distance(centroids: LayoutCentroids) -> float:
+    return METHODS[centroids.layout_from].max_distance
+
+
+@lru_cache(maxsize=1)
+def _read_centroids(path: str) -> LayoutCentroids:
+    """Reads centroids; buckets of the same step have the same ones."""
+    try:
+        return LayoutCentroids.from_bytes(files.read(path))
+    except ValueError as error:
+        raise BuildError(f"{path}: {error}; run the same command again") from error
+
+
+def _write(staging: Staging, data: bytes) -> str:
+    """Writes a staging file that is named by its contents; returns its path."""
+    path = staging.layouts(hashlib.sha256(data).hexdigest())
+    files.write(path, data)
+    return path

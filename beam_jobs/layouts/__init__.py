@@ -1,0 +1,1 @@
+"""Layouts that are found, where receipts have none given: descriptors, clusters, assignment."""

@@ -1,0 +1,113 @@
+"""Clusters of descriptors, and the nearest one of each descriptor.
+
+Descriptors and centroids are int8 vectors of at most 1,040 values. A product of two such values is
+at most 127 · 127, and the sum of 1,040 of them is less than 2**24: float32 holds every such sum
+exactly, in any order. So a matrix product of floats, which is fast, gives the same numbers on any
+processor, and the same receipts get the same layouts on any worker.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from schemas.layout_centroids import Descriptors
+
+_MAX_SIZE = 1040
+_ROWS_AT_ONCE = 512
+_CELLS_AT_ONCE = 1 << 24  # of a matrix of similarities: 128 MiB
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+def cluster(descriptors: Descriptors, *, max_distance: float) -> Descriptors:
+    """Finds clusters by average linkage (Sokal and Michener 1958) of cosine distances.
+
+    Args:
+      descriptors: int8 [n, size], none of them zeros only. Takes some 8 n² bytes of memory.
+      max_distance: the mean cosine distance between two clusters up to which they are joined.
+
+    Returns:
+      The centroid of each cluster, int8 [clusters, size]: the largest cluster first, of equally
+      large ones that with the first descriptor.
+    """
+    if not len(descriptors):
+        return descriptors
+    if len(descriptors) == 1:
+        return _centroids(descriptors, np.zeros(1, np.int64))
+    # Imported here, as it takes half a second that only one worker of one kind of build needs.
+    from scipy.cluster.hierarchy import fcluster, linkage
+
+    tree = linkage(_distances(descriptors), "average")
+    labels = fcluster(tree, max_distance, "distance").astype(np.int64)
+    _, first, label, count = np.unique(
+        labels, return_index=True, return_inverse=True, return_counts=True
+    )
+    order = np.lexsort((first, -count))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return _centroids(descriptors, rank[label])
+
+
+def nearest(
+    descriptors: Descriptors, centroids: Descriptors, *, max_distance: float
+) -> tuple[IntArray, FloatArray]:
+    """Finds the centroid that is nearest to each descriptor.
+
+    Args:
+      descriptors: int8 [n, size].
+      centroids: int8 [clusters, size].
+      max_distance: cosine distance above which none is near.
+
+    Returns:
+      The number of the centroid, -1 for none, and the cosine similarity to it; [n] each.
+    """
+    number = np.full(len(descriptors), -1, np.int64)
+    best = np.zeros(len(descriptors))
+    if not len(centroids):
+        return number, best
+    rows = max(1, _CELLS_AT_ONCE // len(centroids))
+    for start in range(0, len(descriptors), rows):
+        part = slice(start, start + rows)
+        similarities = _similarities(descriptors[part], centroids)
+        number[part] = similarities.argmax(axis=1)
+        best[part] = similarities.max(axis=1)
+    number[best < 1 - max_distance] = -1
+    return number, best
+
+
+def _distances(descriptors: Descriptors) -> FloatArray:
+    """Cosine distance of each pair, in SciPy's order: 0 and 1, 0 and 2, …, 1 and 2, and so on."""
+    count, end = len(descriptors), 0
+    distances = np.empty(count * (count - 1) // 2)
+    for start in range(0, count, _ROWS_AT_ONCE):
+        block = 1 - _similarities(descriptors[start : start + _ROWS_AT_ONCE], descriptors[start:])
+        for row, own in enumerate(block):
+            others = own[row + 1 :]
+            distances[end : end + len(others)] = others
+            end += len(others)
+    # The rounding of a root may leave a distance below 0.
+    return np.maximum(distances, 0, out=distances)
+
+
+def _similarities(left: Descriptors, right: Descriptors) -> FloatArray:
+    """Cosine of each pair, float64 [left, right]; 0 where one of them is zeros only."""
+    if left.shape[1] > _MAX_SIZE:
+        raise ValueError(f"descriptors have at most {_MAX_SIZE} values, got {left.shape[1]}")
+    products = (left.astype(np.float32) @ right.astype(np.float32).T).astype(np.float64)
+    products /= _norms(left)[:, None]
+    products /= _norms(right)
+    return products
+
+
+def _norms(descriptors: Descriptors) -> FloatArray:
+    """Euclidean norm of each descriptor, 1 of one that is zeros only."""
+    wide = descriptors.astype(np.int64)
+    return np.maximum(np.sqrt((wide * wide).sum(axis=1)), 1.0)
+
+
+def _centroids(descriptors: Descriptors, label: IntArray) -> Descriptors:
+    """Mean of the descriptors of each label, scaled so that its largest value is 127."""
+    sums = np.zeros((int(label.max()) + 1, descriptors.shape[1]), np.int64)
+    np.add.at(sums, label, descriptors.astype(np.int64))
+    largest = np.abs(sums).max(axis=1, keepdims=True)
+    return np.rint(sums * 127 / np.maximum(largest, 1)).astype(np.int8)

@@ -1,0 +1,57 @@
+"""Names that are spellings of one."""
+
+import pytest
+
+from beam_jobs.layouts.spellings import merge_spellings
+
+NAME = "RESTORAN WAN SHENG"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "RSTORAN WAN SHENG",
+        "RESTORANN WAN SHENG",
+        "RESTORAN WAN SHENK",
+        "RESTROAN WAN SHENG",
+        "ESTORAN WAN SHENG",
+        "Restoran Wan-Sheng.",
+        "ＲＥＳＴＯＲＡＮ WAN SHENG",
+    ],
+    ids=["missing", "too many", "wrong", "swapped", "first", "form", "width"],
+)
+def test_one_letter_and_any_form_may_differ(other: str):
+    assert merge_spellings({NAME: 2, other: 1}) == {other: NAME}
+    assert merge_spellings({NAME: 1, other: 2}) == {NAME: other}
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("ALDI", "LIDL"),
+        ("aldi", "aldis"),
+        (NAME, "RSTORAN WAN SHENK"),
+        ("SPEED MART 11", "SPEED MART 12"),
+        ("SPEED MART 1", "SPEED MART"),
+        ("SPEED MART 12", "SPEED MART 21"),
+        ("++", "--"),
+    ],
+)
+def test_other_names_stay(left: str, right: str):
+    assert merge_spellings({left: 2, right: 1}) == {}
+
+
+def test_the_most_common_one_is_the_name_and_of_equal_ones_the_first():
+    counts = {"Mr. D.I.Y.": 3, "MR D.I.Y": 3, "mr diy": 1}
+    assert merge_spellings(counts) == {"Mr. D.I.Y.": "MR D.I.Y", "mr diy": "MR D.I.Y"}
+
+
+def test_chains_do_not_grow():
+    chain = {"abcdefgh": 9, "abcdefgx": 2, "abcdefyx": 1}
+    assert merge_spellings(chain) == {"abcdefgx": "abcdefgh"}
+
+
+def test_known_names_stay_however_rare():
+    assert merge_spellings({"RSTORAN WAN SHENG": 9}, [NAME]) == {"RSTORAN WAN SHENG": NAME}
+    known = [NAME, "RSTORAN WAN SHENG"]
+    assert merge_spellings({NAME: 1, "RSTORAN WAN SHENG": 5}, known) == {}
