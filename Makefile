@@ -32,7 +32,7 @@ demo: .venv/ready
 	$(BIN)/python -m pipeline.show $(DEMO)/dataset --output $(DEMO)
 	$(BIN)/python -m pipeline.train $(DEMO)/dataset --run-dir $(DEMO)/run --global-batch-size 32 --steps 120 \
 	  --evaluate-every 60 --balance-alpha 0.5
-	@echo "look at $(DEMO)/receipts.png, batch.png, layouts.png, shards.png and, of the run, $(DEMO)/run/*.png"
+	@echo "look at $(DEMO)/receipts.png, batch.png, examples.png, layouts.png, shards.png and, of the run, $(DEMO)/run/*.png"
 
 test: .venv/ready lint
 	$(QUICK) -n $(JOBS) --dist worksteal -m "not docs"

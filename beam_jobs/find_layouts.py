@@ -5,9 +5,9 @@ a sample of them. What is near none of these clusters is sampled again, so that 
 found, too: of 50 million receipts, the first sample of 10,000 finds the layouts that have more than
 some 5,000 receipts, and the next one those of the few that are left.
 
-A worker holds the descriptors of a bucket and the centroids of all layouts: a build finds at most
-3 · 10,000 of them, of a kilobyte each. The worker that clusters also holds the distances of all
-pairs of a sample, twice: 0.8 GB.
+A worker holds the descriptors of a bucket and the centroids of all layouts, with 5 KB for each of
+them. A build finds at most 3 · 10,000 layouts, and an append may add as many. The worker that
+clusters also holds the distances of all pairs of a sample, twice: 0.8 GB.
 """
 
 import hashlib
@@ -25,11 +25,13 @@ from apache_beam.pvalue import AsList, AsSingleton
 from beam_jobs.errors import BuildError
 from beam_jobs.layouts.clusters import cluster, nearest
 from beam_jobs.layouts.descriptors import METHODS, LayoutFrom
+from beam_jobs.options import Base
 from beam_jobs.prepare.chunks import bucket_count
 from beam_jobs.prepare.prepared_chunk import PreparedChunk
 from beam_jobs.prepare.references import References, encode_values, stage_references
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.storage import files
+from beam_jobs.writing.output import read_centroids, read_manifest
 from schemas.layout_centroids import NO_CLUSTER, Descriptors, LayoutCentroids, cluster_name
 from schemas.receipt import LAYOUT
 
@@ -93,7 +95,7 @@ def find_layouts(
     inputs: AsSingleton,
     *,
     layout_from: LayoutFrom,
-    known: LayoutCentroids | None,
+    base: Base | None,
     staging: Staging,
 ) -> tuple[beam.PCollection[tuple[int, str]], AsSingleton]:
     """Finds the layouts of all receipts.
@@ -103,28 +105,23 @@ def find_layouts(
       descriptors: (bucket, path of its KeyedDescriptors).
       inputs: number of inputs.
       layout_from: what the descriptors are made of.
-      known: the centroids of the dataset that is appended to: its layouts stay.
+      base: the dataset that is appended to: its layouts stay.
       staging: where the staging files go.
 
     Returns:
       (bucket, path of its References) with the layouts, and the path of all centroids.
     """
-    method = METHODS[layout_from]
     described = (
         (references, descriptors)
         | "WithDescriptors" >> beam.CoGroupByKey()
         | "Described" >> beam.FlatMapTuple(_described)
     )  # Described
-    before = known or LayoutCentroids(
-        layout_from=layout_from,
-        descriptor_version=method.version,
-        values=np.zeros((0, method.size), np.int8),
-    )
-    centroids = AsSingleton(
+    known = AsSingleton(
         references.pipeline
         | "OnceDescribed" >> beam.Impulse()
-        | "KnownLayouts" >> beam.Map(lambda _: _write(staging, before.to_bytes()))
+        | "KnownLayouts" >> beam.Map(_known, layout_from=layout_from, base=base, staging=staging)
     )
+    centroids = known
     for number in range(_ROUNDS):
         samples = described | f"Sample{number}" >> beam.FlatMap(
             _sample, centroids=centroids, inputs=inputs, staging=staging
@@ -136,9 +133,25 @@ def find_layouts(
             >> beam.Map(_cluster, samples=AsList(samples), centroids=centroids, staging=staging)
         )
     assigned = described | "AssignLayouts" >> beam.Map(
-        _assign, centroids=centroids, staging=staging
+        _assign, known=known, centroids=centroids, staging=staging
     )
     return assigned, centroids
+
+
+def _known(_: bytes, *, layout_from: LayoutFrom, base: Base | None, staging: Staging) -> str:
+    """Writes the centroids of the dataset that is appended to; returns where they lie."""
+    # Read here and not by the launcher: the job may weigh 20 MB on Dataflow.
+    found = None
+    if base:
+        found = read_centroids(base.directory, read_manifest(base.directory, base.version))
+    if found is None:
+        method = METHODS[layout_from]
+        found = LayoutCentroids(
+            layout_from=layout_from,
+            descriptor_version=method.version,
+            values=np.zeros((0, method.size), np.int8),
+        )
+    return _write(staging, found.to_bytes())
 
 
 def _described(bucket: int, paths: tuple[Iterable[str], Iterable[str]]) -> Iterator[Described]:
@@ -192,13 +205,24 @@ def _cluster(_: bytes, *, samples: Sequence[str], centroids: str, staging: Stagi
     return _write(staging, replace(known, values=np.concatenate([known.values, found])).to_bytes())
 
 
-def _assign(described: Described, *, centroids: str, staging: Staging) -> tuple[int, str]:
-    """Gives the records of a bucket their layouts: (bucket, path of its References)."""
+def _assign(
+    described: Described, *, known: str, centroids: str, staging: Staging
+) -> tuple[int, str]:
+    """Gives the records of a bucket their layouts: (bucket, path of its References).
+
+    Known layouts come before new ones: else a receipt's layout would depend on what is appended
+    with it.
+    """
     bucket, path, descriptors_path = described
     references = References.from_bytes(files.read(path))
     descriptors = KeyedDescriptors.read(descriptors_path).in_order_of(references)
-    known = _read_centroids(centroids)
-    number, _ = nearest(descriptors.values, known.values, max_distance=_max_distance(known))
+    count = len(_read_centroids(known))
+    found = _read_centroids(centroids)
+    max_distance = _max_distance(found)
+    number, _ = nearest(descriptors.values, found.values[:count], max_distance=max_distance)
+    left = np.flatnonzero(number < 0)
+    new, _ = nearest(descriptors.values[left], found.values[count:], max_distance=max_distance)
+    number[left] = np.where(new < 0, new, new + count)
     names = [cluster_name(one) if one >= 0 else NO_CLUSTER for one in number.tolist()]
     categories = {**references.categories, LAYOUT: encode_values(names)}
     return bucket, stage_references(replace(references, categories=categories), staging)
@@ -208,7 +232,7 @@ def _max_distance(centroids: LayoutCentroids) -> float:
     return METHODS[centroids.layout_from].max_distance
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def _read_centroids(path: str) -> LayoutCentroids:
     """Reads centroids; buckets of the same step have the same ones."""
     try:

@@ -42,16 +42,10 @@ from beam_jobs.storage import files
 from beam_jobs.storage.files import ByteRange
 from beam_jobs.write_shards import write_shards
 from beam_jobs.writing.listings import WriteDuplicates, WriteQuarantine, sum_pairs
-from beam_jobs.writing.output import (
-    check_finished,
-    check_foreign,
-    read_centroids,
-    read_manifest,
-)
+from beam_jobs.writing.output import check_finished, check_foreign, read_manifest
 from beam_jobs.writing.publish import ChunkSummary, Publisher
 from beam_jobs.writing.shards import ShardWriter
 from schemas.file_names import QUARANTINE, version_file
-from schemas.receipt import LAYOUT
 
 # A bucket, where its rows lie, and the lookups (as bytes) of those that the dataset has already.
 Bucket = tuple[int, Iterable[ByteRange], Iterable[bytes]]
@@ -244,13 +238,9 @@ def _with_layouts(
     Returns:
       (bucket, path of its References), and arguments of `Publisher.publish` about the layouts.
     """
-    base = options.base
-    manifest = read_manifest(base.directory, base.version) if base else None
     if options.merge_spellings:
         references, spellings = merge_layouts(
-            references,
-            known=manifest.vocabularies[LAYOUT] if manifest else (),
-            staging=options.staging,
+            references, base=options.base, staging=options.staging
         )
         return references, {"spellings": spellings}
     if options.finds_layouts:
@@ -259,7 +249,7 @@ def _with_layouts(
             prepared["descriptors"],
             inputs,
             layout_from=options.layout_from,
-            known=read_centroids(base.directory, manifest) if base and manifest else None,
+            base=options.base,
             staging=options.staging,
         )
         return references, {"centroids": centroids}

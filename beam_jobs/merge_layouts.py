@@ -1,7 +1,7 @@
 """Layouts whose names are spellings of one become one layout."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import apache_beam as beam
@@ -9,16 +9,18 @@ import numpy as np
 from apache_beam.pvalue import AsSingleton
 
 from beam_jobs.layouts.spellings import merge_spellings
+from beam_jobs.options import Base
 from beam_jobs.prepare.references import References, encode_values, stage_references
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.storage import files
+from beam_jobs.writing.output import read_manifest, read_spellings
 from schemas.receipt import LAYOUT
 
 
 def merge_layouts(
     references: beam.PCollection[tuple[int, str]],
     *,
-    known: Sequence[str],
+    base: Base | None,
     staging: Staging,
 ) -> tuple[beam.PCollection[tuple[int, str]], AsSingleton]:
     """Merges the layouts whose names are spellings of one.
@@ -27,7 +29,7 @@ def merge_layouts(
 
     Args:
       references: (bucket, path of its References).
-      known: the layouts of the dataset that is appended to, which stay.
+      base: the dataset that is appended to: its layouts stay, and so do its spellings.
       staging: where the staging files go.
 
     Returns:
@@ -42,10 +44,23 @@ def merge_layouts(
     spellings = AsSingleton(
         references.pipeline
         | "OnceNamed" >> beam.Impulse()
-        | "MergeSpellings" >> beam.Map(lambda _, counts: merge_spellings(counts, known), counts)
+        | "MergeSpellings" >> beam.Map(_merge, counts=counts, base=base)
     )
     merged = references | "Respell" >> beam.Map(_respell, spellings=spellings, staging=staging)
     return merged, spellings
+
+
+def _merge(_: bytes, *, counts: Mapping[str, int], base: Base | None) -> dict[str, str]:
+    """Finds the spellings among the names of new receipts, also of names that a dataset has."""
+    if base is None:
+        return merge_spellings(counts)
+    manifest = read_manifest(base.directory, base.version)
+    # A name without receipts stands for one that was forgotten.
+    receipts = np.sum([split.layout_counts for split in manifest.splits.values()], axis=0)
+    layouts = manifest.vocabularies[LAYOUT]
+    known = [layouts[id_] for id_ in np.flatnonzero(receipts).tolist()]
+    earlier = read_spellings(base.directory, manifest)
+    return merge_spellings(counts, known, earlier.names if earlier else {})
 
 
 def _read(path: str) -> References:

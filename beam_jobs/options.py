@@ -6,7 +6,7 @@ import posixpath
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import apache_beam as beam
 
@@ -209,6 +209,11 @@ class BuildOptions(DealOptions, InputOptions):
     def __post_init__(self) -> None:
         receipt_features(self.source.labels)
         super().__post_init__()
+        if self.layout_from not in get_args(LayoutFrom):
+            raise ValueError(
+                f"layout_from must be one of {', '.join(get_args(LayoutFrom))}, got "
+                f"{self.layout_from!r}: a newer tillroll may know it"
+            )
         if self.layout_from == "text" and self.source.format == "folder":
             raise ValueError(
                 "layout_from must not be text where the input is a folder of images, which has no "
@@ -222,12 +227,12 @@ class BuildOptions(DealOptions, InputOptions):
 
     @property
     def finds_layouts(self) -> bool:
-        """Whether the build finds the layouts, by descriptors of the receipts."""
+        """Tells whether the build finds the layouts, by descriptors of the receipts."""
         return self.layout_from in METHODS
 
     @property
     def makes_layouts(self) -> bool:
-        """Whether records get their layouts once all inputs are known."""
+        """Tells whether records get their layouts once all inputs are known."""
         return makes_layouts(self.layout_from, merge_spellings=self.merge_spellings)
 
     def recorded(self) -> dict[str, Any]:

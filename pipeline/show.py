@@ -1,5 +1,6 @@
-"""Draws the contents of a dataset directory: its layouts, its shards and a batch of receipts."""
+"""Draws the contents of a dataset directory: its layouts, its shards and some receipts."""
 
+import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,9 +18,13 @@ from matplotlib.figure import Figure
 from pipeline.arguments import add_dataset
 from pipeline.config import InputConfig
 from pipeline.dataset import make_dataset
+from pipeline.input.input_pipeline import InputPipeline
+from pipeline.plots.rendering import shorten
 from pipeline.plots.samples import show_receipt
 from pipeline.records.info import DatasetInfo, load_info
 from schemas.command_line import CommandParser
+
+_EXAMPLES = 6  # receipts of a layout; and layouts, of the most common and of the rarest
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.output.mkdir(parents=True, exist_ok=True)
         for path in (
             draw_layouts(info, args.output / "layouts.png"),
+            draw_examples(info, args.output / "examples.png"),
             draw_shards(info, args.output / "shards.png"),
             draw_batch(info, args.output / "batch.png"),
         ):
@@ -58,6 +64,57 @@ def draw_layouts(info: DatasetInfo, path: Path) -> Path:
         f"{(counts == 1).sum()} layouts have a single receipt",
     )
     return _save(figure, path)
+
+
+def draw_examples(info: DatasetInfo, path: Path) -> Path:
+    """Draws training receipts of the most common layouts and of the rarest, a row for each."""
+    config = InputConfig(height=256, width=160, features=("image",))
+    pipeline = InputPipeline.load(info, "train", 1, config)
+    table = pipeline.table
+    rows, numbers = choose_examples(table.counts)
+    first = [table.first_records[row] for row in rows]
+    chosen = np.concatenate([at + own for at, own in zip(first, numbers, strict=True)])
+    images = iter(pipeline.read_records(chosen)["image"])
+    height_in = 1.65 * len(rows) + 0.1
+    figure = Figure(figsize=(9, height_in))
+    grid = {"left": 0.2, "right": 0.99, "bottom": 0.05 / height_in, "top": 1 - 0.05 / height_in}
+    grid |= {"wspace": 0.06, "hspace": 0.06}
+    all_axes = figure.subplots(len(rows), _EXAMPLES, squeeze=False, gridspec_kw=grid)
+    for row, own, row_axes in zip(rows, numbers, all_axes, strict=True):
+        name, count = info.layouts[table.categories[row]], table.counts[row]
+        text = f"{shorten(name)}\n{count:,} receipt{'s' if count > 1 else ''}"
+        row_axes[0].annotate(
+            text, (-0.1, 0.5), xycoords="axes fraction", ha="right", va="center", size=8
+        )
+        for axes in row_axes:
+            axes.axis("off")
+        for axes, image in zip(row_axes, itertools.islice(images, len(own)), strict=False):
+            axes.axis("on")
+            axes.spines[:].set_color("#c8c8c8")
+            show_receipt(axes, image, np.zeros((0, 4)))
+    return _save(figure, path)
+
+
+def choose_examples(
+    counts: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int64]]]:
+    """Chooses some receipts of some layouts.
+
+    Args:
+      counts: receipts of each layout, int64 [layouts].
+
+    Returns:
+      The most common layouts and then the rarest, or all of a few, and of each of them the
+      positions of some receipts, spread evenly over all it has.
+    """
+    order = np.argsort(-counts, kind="stable")
+    if len(order) > 2 * _EXAMPLES:
+        order = np.concatenate([order[:_EXAMPLES], order[-_EXAMPLES:]])
+    shown = [min(int(counts[row]), _EXAMPLES) for row in order]
+    return order, [
+        np.linspace(0, counts[row] - 1, own).astype(np.int64)
+        for row, own in zip(order, shown, strict=True)
+    ]
 
 
 def draw_shards(info: DatasetInfo, path: Path) -> Path:

@@ -13,13 +13,15 @@ from beam_jobs.arguments.common import (
     parse_shards,
     read_source,
 )
+from beam_jobs.errors import BuildError
 from beam_jobs.images.image import ImageOptions
-from beam_jobs.layouts.descriptors import ONE_LAYOUT, LayoutFrom
+from beam_jobs.layouts.descriptors import METHODS, ONE_LAYOUT, LayoutFrom
 from beam_jobs.options import BuildOptions
 from beam_jobs.sharding.splits import parse_fractions
 from beam_jobs.sources.source import INPUT_FORMATS, Source
-from beam_jobs.writing.output import read_base
+from beam_jobs.writing.output import read_base, read_centroids
 from schemas.command_line import CommandParser, Flag, Options
+from schemas.manifest import Manifest
 from schemas.receipt import LABEL_TYPES, Label
 
 _EXAMPLES = """\
@@ -146,6 +148,7 @@ def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOpt
     # A dataset of an older version does not say where its layouts came from.
     layout_from = recorded.get("layout_from", "column")
     merge_spellings = recorded.get("merge_spellings", False)
+    _check_descriptors(output, manifest)
     source = _read_source(args, layout_from)
     pairs = [
         ("--label", set(source.labels), set(manifest.labels)),
@@ -178,6 +181,21 @@ def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOpt
         shards=parse_shards(args.shards, recorded["splits"]),
         base=base,
     )
+
+
+def _check_descriptors(output: str, manifest: Manifest) -> None:
+    """Raises BuildError if this tillroll can't tell whether receipts are like a dataset's."""
+    found = read_centroids(output, manifest)
+    if found is None:
+        return
+    method = METHODS.get(found.layout_from)
+    if method is None or method.version != found.descriptor_version:
+        raise BuildError(
+            f"the layouts in {output} were found by {found.layout_from} of version "
+            f"{found.descriptor_version}, and this tillroll has "
+            f"{f'version {method.version}' if method else 'no such way'}: append with the tillroll "
+            "that found them, or build the dataset again"
+        )
 
 
 def _read_source(args: argparse.Namespace, layout_from: LayoutFrom) -> Source:

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -41,6 +41,8 @@ from schemas.tfdv import schema_text, statistics_bytes
 
 RemovedCodes = Mapping[tuple[int, str, str], IntArray]  # (generation, split, category) to counts
 Summaries = Mapping[tuple[int, str], RecordSummary]  # (generation, split) to statistics
+
+_MIN_OF_CENTROID = 20  # receipts that a layout needs to keep its centroid when it loses some
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +201,7 @@ class ForgetPublisher:
             ),
         }
         if centroids := read_centroids(output, old):
-            left = centroids.only(frozenset(vocabularies[LAYOUT]))
+            left = centroids.only(_with_centroids(manifest, _layouts_with_less(old, removed)))
             own_files[centroids_name(version)] = left.to_bytes()
         if merged := read_spellings(output, old):
             # A receipt that is gone may have been the one that had a spelling: which one had it is
@@ -209,6 +211,17 @@ class ForgetPublisher:
             own_files[spellings_name(version)] = Spellings(names=names).to_json().encode()
         sums = {name: checksum(data) for name, data in own_files.items()}
         return replace(manifest, files=sums), {**own_files, **described}
+
+
+def _with_centroids(manifest: Manifest, lost: Collection[str]) -> set[str]:
+    """Names of the layouts whose centroids stay, of which some have lost records.
+
+    A centroid is a mean, of which one receipt among many is no part that could be told; of few
+    receipts, it would be.
+    """
+    records = np.sum([split.layout_counts for split in manifest.splits.values()], axis=0)
+    named = zip(manifest.vocabularies[LAYOUT], records.tolist(), strict=True)
+    return {name for name, count in named if count >= _MIN_OF_CENTROID or name not in lost}
 
 
 def _layouts_with_less(old: Manifest, removed: RemovedCodes) -> set[str]:

@@ -6,6 +6,9 @@ exactly, in any order. So a matrix product of floats, which is fast, gives the s
 processor, and the same receipts get the same layouts on any worker.
 """
 
+from dataclasses import dataclass, replace
+from typing import Self
+
 import numpy as np
 import numpy.typing as npt
 
@@ -65,10 +68,11 @@ def nearest(
     best = np.zeros(len(descriptors))
     if not len(centroids):
         return number, best
-    rows = max(1, _CELLS_AT_ONCE // len(centroids))
+    wide = _Wide.of(centroids)
+    rows = max(1, min(_ROWS_AT_ONCE, _CELLS_AT_ONCE // len(centroids)))
     for start in range(0, len(descriptors), rows):
         part = slice(start, start + rows)
-        similarities = _similarities(descriptors[part], centroids)
+        similarities = _Wide.of(descriptors[part]).similarities(wide)
         number[part] = similarities.argmax(axis=1)
         best[part] = similarities.max(axis=1)
     number[best < 1 - max_distance] = -1
@@ -79,8 +83,11 @@ def _distances(descriptors: Descriptors) -> FloatArray:
     """Cosine distance of each pair, in SciPy's order: 0 and 1, 0 and 2, …, 1 and 2, and so on."""
     count, end = len(descriptors), 0
     distances = np.empty(count * (count - 1) // 2)
+    wide = _Wide.of(descriptors)
     for start in range(0, count, _ROWS_AT_ONCE):
-        block = 1 - _similarities(descriptors[start : start + _ROWS_AT_ONCE], descriptors[start:])
+        block = 1 - wide.take(slice(start, start + _ROWS_AT_ONCE)).similarities(
+            wide.take(slice(start, None))
+        )
         for row, own in enumerate(block):
             others = own[row + 1 :]
             distances[end : end + len(others)] = others
@@ -89,20 +96,32 @@ def _distances(descriptors: Descriptors) -> FloatArray:
     return np.maximum(distances, 0, out=distances)
 
 
-def _similarities(left: Descriptors, right: Descriptors) -> FloatArray:
-    """Cosine of each pair, float64 [left, right]; 0 where one of them is zeros only."""
-    if left.shape[1] > _MAX_SIZE:
-        raise ValueError(f"descriptors have at most {_MAX_SIZE} values, got {left.shape[1]}")
-    products = (left.astype(np.float32) @ right.astype(np.float32).T).astype(np.float64)
-    products /= _norms(left)[:, None]
-    products /= _norms(right)
-    return products
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Wide:
+    """Descriptors as float32 [n, size], and their norms, float64 [n]: 1 of one of zeros only."""
 
+    values: npt.NDArray[np.float32]
+    norms: FloatArray
 
-def _norms(descriptors: Descriptors) -> FloatArray:
-    """Euclidean norm of each descriptor, 1 of one that is zeros only."""
-    wide = descriptors.astype(np.int64)
-    return np.maximum(np.sqrt((wide * wide).sum(axis=1)), 1.0)
+    @classmethod
+    def of(cls, descriptors: Descriptors) -> Self:
+        if descriptors.shape[1] > _MAX_SIZE:
+            raise ValueError(
+                f"descriptors have at most {_MAX_SIZE} values, got {descriptors.shape[1]}"
+            )
+        values = descriptors.astype(np.float32)
+        squares = np.einsum("ij,ij->i", values, values).astype(np.float64)
+        return cls(values=values, norms=np.maximum(np.sqrt(squares), 1.0))
+
+    def take(self, rows: slice) -> Self:
+        return replace(self, values=self.values[rows], norms=self.norms[rows])
+
+    def similarities(self, other: Self) -> FloatArray:
+        """Cosine of each pair, float64 [n, others]; 0 where one of them is zeros only."""
+        products = (self.values @ other.values.T).astype(np.float64)
+        products /= self.norms[:, None]
+        products /= other.norms
+        return products
 
 
 def _centroids(descriptors: Descriptors, label: IntArray) -> Descriptors:

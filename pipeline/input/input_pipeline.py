@@ -156,21 +156,29 @@ class InputPipeline:
             _Mode(batch_size=size, block_length=size, weigh=weigh, weighted=True),
         )
 
-    @_as_written
     def first_records(self, count: int) -> dict[str, npt.NDArray[Any]]:
-        """Reads the first records of a pipeline for evaluation, or all if there are fewer.
+        """Reads the first records, or all if there are fewer; see `read_records`."""
+        return self.read_records(np.arange(min(count, len(self.table))))
+
+    @_as_written
+    def read_records(self, numbers: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
+        """Reads some records, without cropping or augmenting them.
 
         A dataset of them would be traced for longer than they take.
+
+        Args:
+          numbers: their numbers in `table`, int64 [n].
 
         Returns:
           The image and the stored ones among the features of the options, by name, [n, ...].
         """
-        config = self.config
+        config = dataclasses.replace(self.config, crop=None)
         names = [name for name in config.features or ("label",) if name not in MADE_FEATURES]
-        count = min(count, len(self.table))
+        count = len(numbers)
+        block_length = count if self.table.order is None else 1
         with tf.device("CPU"):
-            numbers = tf.data.Dataset.from_tensors(tf.range(count, dtype=tf.int64))
-            serialized = self.reader.read(numbers, batch_size=count, block_length=count)
+            batches = tf.data.Dataset.from_tensors(tf.constant(numbers, tf.int64))
+            serialized = self.reader.read(batches, batch_size=count, block_length=block_length)
             decoded = [decode_record(each, self.info, config, names) for each in serialized]
             images, values = tf.nest.map_structure(lambda *each: tf.stack(each), *decoded)
             seeds = tf.zeros([count], tf.int64)  # they draw windows, of which there are none

@@ -1,5 +1,6 @@
 """Datasets of receipts without a layout: found by their text, or one for all."""
 
+import dataclasses
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,13 +19,15 @@ from beam_jobs import find_layouts
 from beam_jobs.compact import main as compact_main
 from beam_jobs.find_layouts import KeyedDescriptors
 from beam_jobs.forget import main as forget_main
-from beam_jobs.layouts.text import text_descriptors
+from beam_jobs.layouts.descriptors import METHODS
+from beam_jobs.layouts.text import TEXT_VERSION, text_descriptors
 from beam_jobs.prepare.references import References, make_references, stage_references
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.sources.row import Row
 from beam_jobs.verify import verify
 from beam_jobs.writing.output import read_centroids
 from schemas.file_names import COMPLETED, TFDS_FEATURES, TFDS_INFO, centroids_name
+from schemas.layout_centroids import NO_CLUSTER
 from tests.support.dataset_files import flip, manifest_of, records_of
 from tests.support.grown import table_of, version_of
 from tests.support.receipts import SROIE, contents, draw_receipt
@@ -171,18 +174,35 @@ def test_compacting_keeps_the_layouts_and_their_centroids(
     assert manifest_of(copy).version == 3
 
 
-def test_a_forgotten_layout_has_no_centroid(copy: Path, build, tmp_path: Path):
+def test_a_layout_of_few_receipts_loses_its_centroid_with_the_first_that_is_forgotten(
+    copy: Path, build, tmp_path: Path
+):
+    many = receipts(tmp_path / "many", {"bakery": 5}, first=500)
+    assert build(table_of(tmp_path, "many", many), copy, "--append") == 0
     file = tmp_path / "ids.txt"
-    file.write_text("mart-0\n")
+    file.write_text("mart-0\nkiosk-2\nbakery-1\nbakery-2\n")
     assert forget_main([str(copy), f"--ids={file}", "--workers=1", "--quiet"]) == 0
     centroids = read_centroids(str(copy), manifest_of(copy))
-    assert centroids.values.any(axis=1).tolist() == [True, True, True, False]
+    # 20 receipts of the bakery are left, none of aldi went, and three of the kiosk are left.
+    assert centroids.values.any(axis=1).tolist() == [True, True, False, False]
     assert not (copy / centroids_name(1)).exists()
     assert list(verify(str(copy), workers=1)) == []
     # The next receipt of that shop is one of a new layout.
-    new = receipts(tmp_path / "images", {"mart": 1}, first=300)
+    new = receipts(tmp_path / "images", {"mart": 1, "bakery": 1}, first=300)
     assert build(table_of(tmp_path, "new", new), copy, "--append") == 0
     assert layout_of(copy)["mart-300"] == "cluster-00004"
+    assert layout_of(copy)["bakery-300"] == "cluster-00000"
+
+
+def test_other_descriptors_are_not_compared(
+    copy: Path, rows: list[dict], build, monkeypatch: pytest.MonkeyPatch, capsys
+):
+    newer = dataclasses.replace(METHODS["text"], version=TEXT_VERSION + 1)
+    monkeypatch.setitem(METHODS, "text", newer)
+    with pytest.raises(SystemExit):
+        build(table_of(copy.parent, "x", rows), copy, "--append")
+    message = f"by text of version {TEXT_VERSION}, and this tillroll has version {newer.version}"
+    assert message in capsys.readouterr().err
 
 
 def test_receipts_without_text_are_one_layout(rows: list[dict], build, tmp_path: Path, capsys):
@@ -202,7 +222,8 @@ def test_all_receipts_without_text_is_an_error(build, tmp_path: Path, capsys):
 def test_a_damaged_file_of_centroids_ends_an_append(copy: Path, build, tmp_path: Path, capsys):
     flip(copy / centroids_name(1), -500)
     new = receipts(tmp_path / "images", {"kiosk": 1}, first=400)
-    assert build(table_of(tmp_path, "new", new), copy, "--append") != 0
+    with pytest.raises(SystemExit):
+        build(table_of(tmp_path, "new", new), copy, "--append")
     assert "layouts.npz has another checksum" in capsys.readouterr().err
     assert any("layouts.npz" in str(fault) for fault in verify(str(copy), workers=1))
 
@@ -292,7 +313,7 @@ def adjusted_rand(left: Iterable[str], right: Iterable[str]) -> float:
 
 
 def test_rare_layouts_are_found_in_later_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Of 400 receipts, samples of 20 find the common layouts first, and then the rare ones."""
+    """Samples of 20 of 383 receipts show the common layout first, and then the rare ones."""
     monkeypatch.setattr(find_layouts, "_SAMPLE", 20)
     staging = Staging(str(tmp_path / "out"))
     names = ["common shop"] * 380 + [f"{word} store {word}" for word in ("rare", "odd", "last")]
@@ -318,7 +339,7 @@ def test_rare_layouts_are_found_in_later_rounds(tmp_path: Path, monkeypatch: pyt
             pipeline | "Descriptors" >> beam.Create([(0, descriptors.staged(staging))]),
             AsSingleton(inputs),
             layout_from="text",
-            known=None,
+            base=None,
             staging=staging,
         )
         _ = assigned | "Keep" >> beam.Map(lambda one: written.write_text(one[1]))
@@ -327,3 +348,4 @@ def test_rare_layouts_are_found_in_later_rounds(tmp_path: Path, monkeypatch: pyt
     layouts = [values[code] for code in codes.tolist()]
     assert len(set(layouts[:380])) == 1
     assert len(set(layouts)) == 4
+    assert NO_CLUSTER not in layouts

@@ -35,6 +35,8 @@ def test_one_letter_and_any_form_may_differ(other: str):
         ("SPEED MART 1", "SPEED MART"),
         ("SPEED MART 12", "SPEED MART 21"),
         ("++", "--"),
+        ("राम", "रोम"),
+        ("上海市第一百货商店", "上海市第二百货商店"),
     ],
 )
 def test_other_names_stay(left: str, right: str):
@@ -49,6 +51,23 @@ def test_the_most_common_one_is_the_name_and_of_equal_ones_the_first():
 def test_chains_do_not_grow():
     chain = {"abcdefgh": 9, "abcdefgx": 2, "abcdefyx": 1}
     assert merge_spellings(chain) == {"abcdefgx": "abcdefgh"}
+
+
+def test_a_name_becomes_the_most_common_one_that_it_is_like():
+    counts = {NAME: 100, "DESTORAN WAN SHENK": 5, "RESTORAN WAN SHENK": 1}
+    assert merge_spellings(counts) == {"RESTORAN WAN SHENK": NAME}
+    others = {"GIANT STORE 1": 9, "GIANT STORE A": 5, "GIANT STORE B": 1}
+    assert merge_spellings(others) == {"GIANT STORE B": "GIANT STORE A"}
+
+
+def test_a_name_stays_what_it_was():
+    known = ["DESTORAN WAN SHENK", NAME]
+    spelling = "RESTORAN WAN SHENK"
+    assert merge_spellings({spelling: 1}, known) == {spelling: "DESTORAN WAN SHENK"}
+    assert merge_spellings({spelling: 1}, known, {spelling: NAME}) == {spelling: NAME}
+    # Unless that name is gone.
+    gone = {spelling: "SOME OTHER NAME"}
+    assert merge_spellings({spelling: 1}, known, gone) == {spelling: "DESTORAN WAN SHENK"}
 
 
 def test_known_names_stay_however_rare():

@@ -9,7 +9,7 @@ pytest.importorskip("tensorflow")
 
 import tensorflow as tf
 
-from pipeline.config import InputConfig
+from pipeline.config import InputConfig, RandomCrop
 from pipeline.dataset import make_evaluation_dataset
 from pipeline.input.input_pipeline import InputPipeline
 from pipeline.records.info import load_info
@@ -36,3 +36,19 @@ def test_first_records_are_those_of_an_evaluation(
     for name, values in records.items():
         whole = np.concatenate([batch[name].numpy() for batch in batches])
         np.testing.assert_array_equal(values, whole[: min(count, 32)])
+
+
+def test_records_are_read_by_their_numbers(tmp_path: Path):
+    info = load_info(write_dataset(tmp_path / "receipts"))
+    config = InputConfig(
+        height=24, width=32, features=("image", "label", "id"), crop=RandomCrop(min_side=0.3)
+    )
+    pipeline = InputPipeline.load(info, "train", 8, config)
+    table = pipeline.table
+    numbers = table.first_records[::-1]
+    records = pipeline.read_records(numbers)
+    assert records["label"].tolist() == table.categories[::-1].tolist()
+    whole = InputPipeline.load(info, "train", 8, config, evaluation=True).first_records(99)
+    places = [whole["id"].tolist().index(one) for one in records["id"].tolist()]
+    # Uncropped: as in an evaluation.
+    np.testing.assert_array_equal(records["image"], whole["image"][places])
