@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+pytest.importorskip("scipy")
+
 from beam_jobs.layouts.clusters import cluster, nearest
 
 SIZE = 64
