@@ -14,7 +14,7 @@ from apache_beam.pvalue import AsSingleton
 
 from beam_jobs.errors import BuildError
 from beam_jobs.job import list_old_shards
-from beam_jobs.layouts.descriptors import made_layouts
+from beam_jobs.layouts.descriptors import layouts_were_made
 from beam_jobs.options import CompactOptions
 from beam_jobs.prepare.chunks import bucket_count, range_shift
 from beam_jobs.prepare.known import HashArray, OldGroups, OldShards
@@ -84,7 +84,7 @@ def add_compact(pipeline: beam.Pipeline, options: CompactOptions) -> None:
         seed=options.seed,
         first_numbers=options.first_shards,
         complete=True,
-        makes_layouts=made_layouts(options.recorded()),
+        makes_layouts=layouts_were_made(options.recorded()),
     )
     written = write_shards(references, plan, starts, values, writer)
     publisher = Publisher(

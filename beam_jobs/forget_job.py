@@ -14,7 +14,7 @@ from beam_jobs.forgetting.plan import ForgetPlan, ShardTask, make_plan
 from beam_jobs.forgetting.publish import ForgetPublisher
 from beam_jobs.forgetting.rewrite import read_shard_summary, rewrite_listing, rewrite_shard
 from beam_jobs.forgetting.search import Found, search, searched_files
-from beam_jobs.layouts.descriptors import made_layouts
+from beam_jobs.layouts.descriptors import layouts_were_made
 from beam_jobs.options import Base, ForgetOptions
 from beam_jobs.sharding.histograms import Histogram
 from beam_jobs.storage import files
@@ -55,7 +55,7 @@ def add_forget(pipeline: beam.Pipeline, options: ForgetOptions) -> None:
         seed=manifest.build_options["seed"],
         first_numbers=base.first_shards,
         complete=True,
-        makes_layouts=made_layouts(manifest.build_options),
+        makes_layouts=layouts_were_made(manifest.build_options),
     )
     rewritten = (
         plan

@@ -214,10 +214,9 @@ class ForgetPublisher:
 
 
 def _with_centroids(manifest: Manifest, lost: Collection[str]) -> set[str]:
-    """Names of the layouts whose centroids stay, of which some have lost records.
+    """Names of the layouts whose centroids stay; `lost` are those that have lost records.
 
-    A centroid is a mean, of which one receipt among many is no part that could be told; of few
-    receipts, it would be.
+    A centroid is a mean. One receipt of many can't be told from it, but one of few could.
     """
     records = np.sum([split.layout_counts for split in manifest.splits.values()], axis=0)
     named = zip(manifest.vocabularies[LAYOUT], records.tolist(), strict=True)

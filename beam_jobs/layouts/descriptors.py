@@ -48,7 +48,7 @@ def makes_layouts(layout_from: str, *, merge_spellings: bool) -> bool:
     return merge_spellings or layout_from in METHODS
 
 
-def made_layouts(build_options: Mapping[str, Any]) -> bool:
+def layouts_were_made(build_options: Mapping[str, Any]) -> bool:
     """Returns whether a build made its layouts, from the options in its manifest."""
     # Manifests of older versions have neither option.
     return makes_layouts(

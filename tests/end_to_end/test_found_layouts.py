@@ -27,7 +27,7 @@ from beam_jobs.sources.row import Row
 from beam_jobs.verify import verify
 from beam_jobs.writing.output import read_centroids
 from schemas.file_names import COMPLETED, TFDS_FEATURES, TFDS_INFO, centroids_name
-from schemas.layout_centroids import NO_CLUSTER
+from schemas.layout_centroids import NO_CLUSTER, LayoutCentroids
 from tests.support.dataset_files import flip, manifest_of, records_of
 from tests.support.grown import table_of, version_of
 from tests.support.receipts import SROIE, contents, draw_receipt
@@ -310,6 +310,30 @@ def adjusted_rand(left: Iterable[str], right: Iterable[str]) -> float:
     both, rows, columns = pairs(counts), pairs(counts.sum(1)), pairs(counts.sum(0))
     expected = rows * columns / pairs(counts.sum())
     return (both - expected) / ((rows + columns) / 2 - expected)
+
+
+def test_known_layouts_come_before_nearer_new_ones(tmp_path: Path):
+    staging = Staging(str(tmp_path / "out"))
+    known, new = (text_descriptors([[line]]) for line in ("ALDI SUED KOELN 1", "ALDI SUED KOELNER"))
+    row = Row(id="r", uri="", categories={"layout": ""}, boxes=[(0, 0, 1, 1, "ALDI SUED KOELNER")])
+    references = make_references(
+        [row], keys=[(1, 2)], locations=[(0, b"", 0, 1)], categories=["layout"]
+    )
+    descriptors = KeyedDescriptors(key=references.key, values=new)
+
+    def staged(values: np.ndarray) -> str:
+        centroids = LayoutCentroids(
+            layout_from="text", descriptor_version=TEXT_VERSION, values=values
+        )
+        return find_layouts._write(staging, centroids.to_bytes())
+
+    both = staged(np.concatenate([known, new]))
+    described = (0, stage_references(references, staging), descriptors.staged(staging))
+    for count, layout in ((1, "cluster-00000"), (0, "cluster-00001")):
+        before = staged(known[:count])
+        _, path = find_layouts._assign(described, known=before, centroids=both, staging=staging)
+        assigned = References.from_bytes(Path(path).read_bytes())
+        assert assigned.categories["layout"][0] == (layout,)
 
 
 def test_rare_layouts_are_found_in_later_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -119,6 +119,20 @@ def test_spellings_are_forgotten_with_the_first_receipt_of_their_layout(copy: Pa
     assert list(verify(str(copy), workers=1)) == []
 
 
+def test_a_forgotten_layout_takes_no_spelling(rows: list[dict], build, tmp_path: Path):
+    out = tmp_path / "out"
+    lonely = row(tmp_path, "lonely", "GIANT HYPERMARKET")
+    assert build(table_of(tmp_path, "rows", [*rows, lonely]), out, MERGE) == 0
+    file = tmp_path / "ids.txt"
+    file.write_text("lonely\n")
+    assert forget_main([str(out), f"--ids={file}", "--workers=1", "--quiet"]) == 0
+    assert "forgotten-1" in manifest_of(out).vocabularies["layout"]
+    new = row(tmp_path, "new", "Forgotten 1")
+    assert build(table_of(tmp_path, "new", [new]), out, "--append") == 0
+    assert truth_of(out)["new"]["receipt/layout"] == "Forgotten 1"
+    assert spellings_of(out).get("Forgotten 1") is None
+
+
 def test_names_that_were_found_have_no_spellings(rows: list[dict], build, tmp_path: Path, capsys):
     with pytest.raises(SystemExit):
         build(table_of(tmp_path, "rows", rows), tmp_path / "out", MERGE, "--layout-from=text")
