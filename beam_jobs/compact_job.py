@@ -85,6 +85,7 @@ def add_compact(pipeline: beam.Pipeline, options: CompactOptions) -> None:
         first_numbers=options.first_shards,
         complete=True,
         makes_layouts=layouts_were_made(options.recorded()),
+        takes_numbers=options.near_duplicates != "off",
     )
     written = write_shards(references, plan, starts, values, writer)
     publisher = Publisher(

@@ -56,6 +56,7 @@ def add_forget(pipeline: beam.Pipeline, options: ForgetOptions) -> None:
         first_numbers=base.first_shards,
         complete=True,
         makes_layouts=layouts_were_made(manifest.build_options),
+        takes_numbers=manifest.build_options.get("near_duplicates", "off") != "off",
     )
     rewritten = (
         plan

@@ -16,11 +16,17 @@ from apache_beam.pvalue import AsDict, AsList, AsSingleton, TaggedOutput
 
 from beam_jobs.errors import BuildError
 from beam_jobs.find_layouts import KeyedDescriptors, find_layouts
+from beam_jobs.find_near_duplicates import (
+    FoundNearDuplicates,
+    find_near_duplicates,
+    stage_numbers,
+)
 from beam_jobs.merge_layouts import merge_layouts
 from beam_jobs.options import Base, BuildOptions, InputOptions
 from beam_jobs.prepare.dry_run import DryRunPreparer
 from beam_jobs.prepare.known import (
     Known,
+    OldGroups,
     OldPixels,
     OldShards,
     find_ids,
@@ -45,7 +51,7 @@ from beam_jobs.writing.listings import WriteDuplicates, WriteQuarantine, sum_pai
 from beam_jobs.writing.output import check_finished, check_foreign, read_manifest
 from beam_jobs.writing.publish import ChunkSummary, Publisher
 from beam_jobs.writing.shards import ShardWriter
-from schemas.file_names import QUARANTINE, version_file
+from schemas.file_names import DUPLICATES, NEAR_DUPLICATES, QUARANTINE, version_file
 
 # A bucket, where its rows lie, and the lookups (as bytes) of those that the dataset has already.
 Bucket = tuple[int, Iterable[ByteRange], Iterable[bytes]]
@@ -61,6 +67,7 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         seed=options.seed,
         layout_from=options.layout_from,
         makes_layouts=options.makes_layouts,
+        takes_numbers=options.takes_numbers,
     )
     old = list_old_shards(pipeline, options.base) if options.base else None
     buckets, inputs = read_buckets(
@@ -69,12 +76,17 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     prepared = buckets | "Prepare" >> prepare(preparer, inputs, options)
     pixels, groups = _find_pixels_and_groups(prepared, old)
     duplicates = pixels | "FindDuplicates" >> FindDuplicates(inputs)  # Duplicate
+    references = prepared["references"] | "DropDuplicates" >> _DropDuplicates(duplicates, staging)
+    near = _find_near_duplicates(references, prepared, groups, inputs, options)
+    references, groups = near.references, near.groups
+    if near.dropped is not None:
+        references |= "DropNearDuplicates" >> _DropDuplicates(near.dropped, staging)
+        duplicates = (duplicates, near.dropped) | "AllDuplicates" >> beam.Flatten()
     duplicate_counts = (
         duplicates
-        | "OtherLabels" >> beam.Map(lambda one: (1, int(not one.same_labels)))
+        | "OtherLabels" >> beam.Map(lambda one: (1, int(one.same_labels is False)))
         | "CountDuplicates" >> beam.CombineGlobally(sum_pairs).as_singleton_view()
     )
-    references = _drop_duplicates(prepared["references"], duplicates, staging)
     references, made = _with_layouts(references, prepared, inputs, options)
     plan, starts, vocabularies = plan_shards(
         references,
@@ -85,7 +97,7 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
             duplicates=duplicate_counts,
             known=_count_known(prepared["summaries"]),
         ),
-        groups,
+        () if groups is None else AsList(groups),
         options,
     )
     writer = ShardWriter(
@@ -95,12 +107,24 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         seed=options.seed,
         first_numbers=options.first_shards,
         makes_layouts=options.makes_layouts,
+        takes_numbers=options.takes_numbers,
     )
     written = write_shards(references, plan, starts, vocabularies, writer)
     quarantine = prepared["rejected"] | "Quarantine" >> WriteQuarantine(
         finished, version_file(options.version, QUARANTINE)
     )
-    listed = duplicates | "ListDuplicates" >> WriteDuplicates(finished, options.version)
+    listed = duplicates | "ListDuplicates" >> WriteDuplicates(finished, options.version, DUPLICATES)
+    listings, near_count = [quarantine, listed], 0
+    if near.listed is not None:
+        listings.append(
+            near.listed
+            | "ListNearDuplicates" >> WriteDuplicates(finished, options.version, NEAR_DUPLICATES)
+        )
+        near_count = (
+            near.listed
+            | "One" >> beam.Map(lambda _: 1)
+            | "CountNearDuplicates" >> beam.CombineGlobally(sum).as_singleton_view()
+        )
     _publish(
         plan,
         options,
@@ -108,7 +132,8 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         chunks=AsList(prepared["summaries"]),
         **written.side_inputs(),
         duplicates=duplicate_counts,
-        listings=AsList((quarantine, listed) | "Listings" >> beam.Flatten()),
+        near_duplicates=near_count,
+        listings=AsList(listings | "Listings" >> beam.Flatten()),
         vocabularies=vocabularies,
         **made,
     )
@@ -121,12 +146,14 @@ def add_dry_run(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         image=options.image,
         seed=options.seed,
         layout_from=options.layout_from,
+        takes_numbers=options.takes_numbers,
     )
     old = list_old_shards(pipeline, options.base) if options.base else None
     buckets, inputs = read_buckets(pipeline, options, seed=options.seed, old=old)
     prepared = buckets | "DryRun" >> prepare(preparer, inputs, options)
     _, groups = _find_pixels_and_groups(prepared, old)
-    references, _ = _with_layouts(prepared["references"], prepared, inputs, options)
+    near = _find_near_duplicates(prepared["references"], prepared, groups, inputs, options)
+    references, _ = _with_layouts(near.references, prepared, inputs, options)
     plan_shards(
         references,
         inputs,
@@ -135,21 +162,23 @@ def add_dry_run(pipeline: beam.Pipeline, options: BuildOptions) -> None:
             max_bad_fraction=options.max_bad_fraction,
             known=_count_known(prepared["summaries"]),
         ),
-        groups,
+        () if near.groups is None else AsList(near.groups),
         options,
     )
 
 
-def list_old_shards(pipeline: beam.Pipeline, base: Base) -> beam.PCollection[OldShards]:
-    """Lists the shards of the newest version of a dataset."""
+def list_old_shards(
+    pipeline: beam.Pipeline, base: Base, label: str = "OldShards"
+) -> beam.PCollection[OldShards]:
+    """Lists the shards of the newest version of a dataset; `label` begins the steps' labels."""
     return (
         pipeline
-        | "Base" >> beam.Impulse()
-        | "OldShards"
+        | f"{label}Once" >> beam.Impulse()
+        | label
         >> beam.FlatMap(
             lambda _: OldShards.of(base.directory, read_manifest(base.directory, base.version))
         )
-        | "SpreadShards" >> beam.Reshuffle()
+        | f"{label}Spread" >> beam.Reshuffle()
     )  # OldShards
 
 
@@ -203,7 +232,7 @@ def _with_known(bucket: int, parts: tuple[Iterable[ByteRange], Iterable[bytes]])
 
 def _find_pixels_and_groups(
     prepared: Any, old: beam.PCollection[OldShards] | None
-) -> tuple[beam.PCollection[Pixels], AsList | tuple[()]]:
+) -> tuple[beam.PCollection[Pixels], beam.PCollection[OldGroups] | None]:
     """Finds the new records' pixels and groups in the dataset that is appended to.
 
     Returns:
@@ -211,7 +240,7 @@ def _find_pixels_and_groups(
       old groups that come again (OldGroups).
     """
     if old is None:
-        return prepared["pixels"], ()
+        return prepared["pixels"], None
 
     def find(old: OldShards, wanted: Sequence[tuple[str, str]]) -> Iterator[Any]:
         for found in find_pixels_and_groups(old, wanted):
@@ -224,7 +253,32 @@ def _find_pixels_and_groups(
         find, wanted=AsList(prepared["hashes"])
     ).with_outputs("groups", main="pixels")
     pixels = (prepared["pixels"], found["pixels"]) | "NewAndOld" >> beam.Flatten()
-    return pixels, AsList(found["groups"])
+    return pixels, found["groups"]
+
+
+def _find_near_duplicates(
+    references: beam.PCollection[tuple[int, str]],
+    prepared: Any,
+    groups: beam.PCollection[OldGroups] | None,
+    inputs: AsSingleton,
+    options: BuildOptions,
+) -> FoundNearDuplicates:
+    """Finds near-duplicates, if that is asked for."""
+    if not options.takes_numbers:
+        return FoundNearDuplicates(references=references, groups=groups)
+    # Not those that the ids are looked for in: Beam's local runner (2.72) would wait for what comes
+    # from them, the references, before it hands them on.
+    base = options.base
+    old = list_old_shards(references.pipeline, base, "OldNumbers") if base else None
+    return find_near_duplicates(
+        references,
+        prepared["numbers"],
+        old,
+        groups,
+        inputs,
+        policy=options.near_duplicates,
+        staging=options.staging,
+    )
 
 
 def _with_layouts(
@@ -363,10 +417,12 @@ def prepare(preparer: Preparer, inputs: AsSingleton, options: InputOptions) -> b
 
     Tagged outputs: "pixels" (Pixels), "rejected" (Rejected), "summaries" (ChunkSummary) and, of
     what is appended, "hashes" (paths of pixels' hashes and of groups). Where layouts are to be
-    found, also "descriptors" (bucket, path of its KeyedDescriptors).
+    found, also "descriptors" (bucket, path of its KeyedDescriptors); where near-duplicates are,
+    "numbers" (bucket, path of its NumberedReceipts).
     """
     staging, appends = options.staging, options.base is not None
     finds_layouts = isinstance(options, BuildOptions) and options.finds_layouts
+    takes_numbers = isinstance(options, BuildOptions) and options.takes_numbers
 
     def prepare_bucket(located: Bucket, inputs: int) -> Iterator[Any]:
         bucket, ranges, lookups = located
@@ -388,31 +444,38 @@ def prepare(preparer: Preparer, inputs: AsSingleton, options: InputOptions) -> b
         if finds_layouts:
             descriptors = KeyedDescriptors.of_chunks(chunks)
             yield TaggedOutput("descriptors", (bucket, descriptors.staged(staging)))
+        if takes_numbers:
+            yield TaggedOutput("numbers", (bucket, stage_numbers(chunks, staging)))
         for chunk in chunks:
             yield TaggedOutput("summaries", ChunkSummary.of(chunk))
             yield from (TaggedOutput("rejected", rejected) for rejected in chunk.rejected)
 
     return beam.FlatMap(prepare_bucket, inputs=inputs).with_outputs(
-        "pixels", "rejected", "summaries", "hashes", "descriptors", main="references"
+        "pixels", "rejected", "summaries", "hashes", "descriptors", "numbers", main="references"
     )
 
 
-def _drop_duplicates(
-    references: beam.PCollection[tuple[int, str]],
-    duplicates: beam.PCollection[Duplicate],
-    staging: Staging,
-) -> beam.PCollection[tuple[int, str]]:
+class _DropDuplicates(beam.PTransform):
     """Drops duplicates from the references of all buckets: (bucket, path of its References)."""
-    dropped = (
-        duplicates
-        | "KeyOfDuplicate" >> beam.Map(lambda one: (one.bucket, one.key))
-        | "JoinKeys" >> beam.CombinePerKey(b"".join)
-    )  # (bucket, keys of its duplicates, one behind the other)
-    return (
-        (references, dropped)
-        | "WithDuplicates" >> beam.CoGroupByKey()  # (bucket, ([path of its References], [keys]))
-        | "DropDuplicates" >> beam.Map(_without, staging=staging)
-    )
+
+    def __init__(self, duplicates: beam.PCollection[Duplicate], staging: Staging) -> None:
+        super().__init__()
+        self._duplicates = duplicates
+        self._staging = staging
+
+    def expand(
+        self, references: beam.PCollection[tuple[int, str]]
+    ) -> beam.PCollection[tuple[int, str]]:
+        dropped = (
+            self._duplicates
+            | "KeyOfDuplicate" >> beam.Map(lambda one: (one.bucket, one.key))
+            | "JoinKeys" >> beam.CombinePerKey(b"".join)
+        )  # (bucket, keys of its duplicates, one behind the other)
+        return (
+            (references, dropped)
+            | "With" >> beam.CoGroupByKey()  # (bucket, ([path of its References], [keys]))
+            | "Without" >> beam.Map(_without, staging=self._staging)
+        )
 
 
 def _without(

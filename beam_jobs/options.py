@@ -12,6 +12,7 @@ import apache_beam as beam
 
 from beam_jobs.images.image import ImageOptions
 from beam_jobs.layouts.descriptors import METHODS, LayoutFrom, makes_layouts
+from beam_jobs.near_duplicates.unite import NearDuplicatesPolicy
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.sharding.splits import check_fractions
 from beam_jobs.sources.row import Row
@@ -200,20 +201,28 @@ class BuildOptions(DealOptions, InputOptions):
         all receipts. With the last two, a layout that an input names is not read.
       merge_spellings: whether layouts whose names are spellings of one become one: names with the
         same letters and digits, and names that differ in one letter.
+      near_duplicates: what becomes of receipts whose numbers, in the text of their boxes, show that
+        they are one purchase: `group` keeps them in one split, `drop` keeps one of them, `off` does
+        not look for them.
     """
 
     source: Source
     layout_from: LayoutFrom = "column"
     merge_spellings: bool = False
+    near_duplicates: NearDuplicatesPolicy = "group"
 
     def __post_init__(self) -> None:
         receipt_features(self.source.labels)
         super().__post_init__()
-        if self.layout_from not in get_args(LayoutFrom):
-            raise ValueError(
-                f"layout_from must be one of {', '.join(get_args(LayoutFrom))}, got "
-                f"{self.layout_from!r}: a newer tillroll may know it"
-            )
+        for name, kind in (
+            ("layout_from", LayoutFrom),
+            ("near_duplicates", NearDuplicatesPolicy),
+        ):
+            if getattr(self, name) not in get_args(kind):
+                raise ValueError(
+                    f"{name} must be one of {', '.join(get_args(kind))}, got "
+                    f"{getattr(self, name)!r}: a newer tillroll may know it"
+                )
         if self.layout_from == "text" and self.source.format == "folder":
             raise ValueError(
                 "layout_from must not be text where the input is a folder of images, which has no "
@@ -231,6 +240,11 @@ class BuildOptions(DealOptions, InputOptions):
         return self.layout_from in METHODS
 
     @property
+    def takes_numbers(self) -> bool:
+        """Tells whether near-duplicates are looked for, by the receipts' numbers."""
+        return self.near_duplicates != "off"
+
+    @property
     def makes_layouts(self) -> bool:
         """Tells whether records get their layouts once all inputs are known."""
         return makes_layouts(self.layout_from, merge_spellings=self.merge_spellings)
@@ -241,6 +255,7 @@ class BuildOptions(DealOptions, InputOptions):
             "image": asdict(self.image),
             "layout_from": self.layout_from,
             "merge_spellings": self.merge_spellings,
+            "near_duplicates": self.near_duplicates,
             **super().recorded(),
         }
 
@@ -253,12 +268,14 @@ class CompactOptions(DealOptions):
       image: how the build prepared its images, as the manifest has it.
       layout_from: where layouts came from.
       merge_spellings: whether layouts were merged.
+      near_duplicates: what became of near-duplicates.
       labels: the labels that the user declared.
     """
 
     image: Mapping[str, Any]
     layout_from: LayoutFrom = "column"
     merge_spellings: bool = False
+    near_duplicates: NearDuplicatesPolicy = "off"
     labels: tuple[Label, ...]
 
     def recorded(self) -> dict[str, Any]:
@@ -267,6 +284,7 @@ class CompactOptions(DealOptions):
             "image": dict(self.image),
             "layout_from": self.layout_from,
             "merge_spellings": self.merge_spellings,
+            "near_duplicates": self.near_duplicates,
             **super().recorded(),
         }
 

@@ -9,7 +9,7 @@
     versions/00001/layouts.npz        centroids of the layouts that were found, if they were
     versions/00001/spellings.json     names of layouts that were merged into others, if they were
     versions/00001/quarantine/…       inputs that version 1 rejected
-    versions/00001/duplicates/…       inputs that version 1 left out as duplicates
+    versions/00001/duplicates/…       inputs that version 1 left out as duplicates, near-duplicates
     versions/00001/excluded.json      damaged records that its readers leave out, if there are any
     receipts-train-00000.tfrecord     shard 0 of the split "train"
     receipts-train-00000.index.npz    its record index
@@ -30,6 +30,7 @@ TFDS_INFO = "dataset_info.json"
 TFDS_SHARD_TEMPLATE = "receipts-{SPLIT}-{SHARD_INDEX}.{FILEFORMAT}"  # a shard, to TFDS
 QUARANTINE = "quarantine"
 DUPLICATES = "duplicates"
+NEAR_DUPLICATES = "near_duplicates"
 _SCHEMA = "schema.pbtxt"
 _STATISTICS = "statistics.pb"
 _SUMMARY = "summary.json"
@@ -50,7 +51,7 @@ _VERSION_FILE = re.compile(
     r"manifest\.json|schema\.pbtxt|statistics\.pb|summary(-\d{5,})?\.json|excluded\.json|layouts\.npz"
     r"|spellings\.json"
     r"|quarantine/rejected\.(tfrecord|jsonl)-\d{5,}-of-\d{5,}"
-    r"|duplicates/duplicates\.jsonl-\d{5,}-of-\d{5,})"
+    r"|duplicates/(near_)?duplicates\.jsonl-\d{5,}-of-\d{5,})"
 )
 
 

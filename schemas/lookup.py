@@ -1,15 +1,18 @@
 """The lookup of a shard: hashes of its records, by which a later build knows them.
 
 What is appended to a dataset may be there already. A build that appends compares hashes, and reads
-no old record. A lookup file is an uncompressed `.npz` archive of 48 bytes per record.
+no old record. A lookup file is an uncompressed `.npz` archive of 48 bytes per record, and 4 for
+each of its numbers where near-duplicates are looked for.
 """
 
 import io
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+
+from schemas.receipt_numbers import ReceiptNumbers
 
 HashArray = npt.NDArray[np.uint64]
 _DTYPE = np.dtype("<u8")
@@ -24,24 +27,35 @@ class RecordLookup:
       pixels: uint64 [n, 2], of the source image, see the feature image/key/pixels.
       labels: uint64 [n], of group, labels and boxes, as stored.
       group: uint64 [n], of the group; 0 for none.
+      numbers: the numbers printed on the receipts; None where near-duplicates are not looked for.
     """
 
     key: HashArray
     pixels: HashArray
     labels: HashArray
     group: HashArray
+    numbers: ReceiptNumbers | None = None
 
     def __len__(self) -> int:
         return len(self.key)
 
     def take(self, rows: npt.NDArray[Any]) -> Self:
         """Returns some records, by their positions or a mask."""
-        return type(self)(**{name: getattr(self, name)[rows] for name in _COLUMNS})
+        return type(self)(
+            **{name: getattr(self, name)[rows] for name in _COLUMNS},
+            numbers=self.numbers and self.numbers.take(rows),
+        )
 
     def to_bytes(self) -> bytes:
         """The file's contents; equal lookups give equal bytes."""
         buffer = io.BytesIO()
-        np.savez(buffer, **{name: getattr(self, name).astype(_DTYPE) for name in _COLUMNS})
+        columns = {name: getattr(self, name).astype(_DTYPE) for name in _COLUMNS}
+        if self.numbers is not None:
+            columns |= {
+                "number_counts": self.numbers.counts.astype("<i4"),
+                "number_values": self.numbers.values.astype("<u4"),
+            }
+        np.savez(buffer, **columns)
         return buffer.getvalue()
 
     @classmethod
@@ -53,9 +67,14 @@ class RecordLookup:
         """
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-                return cls(**{name: arrays[name] for name in _COLUMNS})
+                numbers = None
+                if "number_counts" in arrays:
+                    numbers = ReceiptNumbers(
+                        counts=arrays["number_counts"], values=arrays["number_values"]
+                    )
+                return cls(**{name: arrays[name] for name in _COLUMNS}, numbers=numbers)
         except Exception as error:  # zipfile and NumPy raise many kinds over a damaged file
             raise ValueError(f"not a lookup file: {error}") from error
 
 
-_COLUMNS = tuple(field.name for field in fields(RecordLookup))
+_COLUMNS = ("key", "pixels", "labels", "group")

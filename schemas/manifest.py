@@ -161,6 +161,7 @@ class Counts:
 
     `quarantined` is by reason code. `known` are inputs that the dataset had already when the others
     were appended. `forgotten` were among the others, until `beam_jobs.forget` was told of them.
+    `near_duplicates` is the number of listed pairs, which are not left out.
     """
 
     inputs: int
@@ -168,6 +169,7 @@ class Counts:
     duplicates: int
     quarantined: Mapping[str, int]
     duplicates_with_other_labels: int = 0
+    near_duplicates: int = 0
     clipped_boxes: int = 0
     known: int = 0
     forgotten: int = 0
@@ -179,6 +181,7 @@ class Counts:
                 self.written,
                 self.duplicates,
                 self.duplicates_with_other_labels,
+                self.near_duplicates,
                 self.clipped_boxes,
                 self.known,
                 self.forgotten,
@@ -208,6 +211,7 @@ class Counts:
             duplicates=sum(part.duplicates for part in parts),
             quarantined=dict(quarantined),
             duplicates_with_other_labels=sum(part.duplicates_with_other_labels for part in parts),
+            near_duplicates=sum(part.near_duplicates for part in parts),
             clipped_boxes=sum(part.clipped_boxes for part in parts),
             known=sum(part.known for part in parts),
             forgotten=sum(part.forgotten for part in parts),

@@ -2,7 +2,7 @@
 
 `quarantine/` holds TFRecord files of examples with the features below, bytes included, and beside
 each a file of JSON lines with everything but the bytes. `duplicates/` holds JSON lines that name,
-for each duplicate, the record that was kept.
+for each duplicate, the record that was kept, and for each near-duplicate the other receipt.
 """
 
 from schemas.receipt import Feature

@@ -59,6 +59,11 @@ _BUILD = Options(
         help="make one layout of those whose names have the same letters and digits, or differ in "
         "one letter; versions/…/spellings.json lists them",
     ),
+    near_duplicates=Flag(
+        help="what becomes of receipts that are one purchase, as all numbers in the text of their "
+        "boxes agree: group keeps them in one split, drop keeps one of them, off does not look; "
+        "versions/…/duplicates lists them",
+    ),
     overwrite=Flag(help="replace a finished dataset, once the new one is complete"),
     seed=Flag(metavar="SEED"),
 )
@@ -87,7 +92,7 @@ def build_parser() -> CommandParser:
         "(default: none)",
     )
     add_columns(group)
-    _BUILD.add_to(group, "layout_from", "merge_spellings")
+    _BUILD.add_to(group, "layout_from", "merge_spellings", "near_duplicates")
     IMAGES.add_to(group, "box_frame")
     group = result.add_argument_group("output")
     group.add_argument("--output", required=True, metavar="DIR", help="dataset directory")
@@ -148,6 +153,7 @@ def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOpt
     # A dataset of an older version does not say where its layouts came from.
     layout_from = recorded.get("layout_from", "column")
     merge_spellings = recorded.get("merge_spellings", False)
+    near_duplicates = recorded.get("near_duplicates", "off")
     _check_descriptors(output, manifest)
     source = _read_source(args, layout_from)
     pairs = [
@@ -156,6 +162,7 @@ def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOpt
         ("--seed", args.seed, recorded["seed"]),
         ("--layout-from", args.layout_from, layout_from),
         ("--merge-spellings", args.merge_spellings, merge_spellings),
+        ("--near-duplicates", args.near_duplicates, near_duplicates),
         *(
             (IMAGES.flag(name), getattr(asked, name), getattr(image, name))
             for name in _SHAPING_IMAGES
@@ -178,6 +185,7 @@ def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOpt
         seed=recorded["seed"],
         layout_from=layout_from,
         merge_spellings=merge_spellings,
+        near_duplicates=near_duplicates,
         shards=parse_shards(args.shards, recorded["splits"]),
         base=base,
     )

@@ -61,6 +61,7 @@ def compact_options(args: argparse.Namespace) -> CompactOptions:
         image=recorded["image"],
         layout_from=recorded.get("layout_from", "column"),
         merge_spellings=recorded.get("merge_spellings", False),
+        near_duplicates=recorded.get("near_duplicates", "off"),
         labels=manifest.labels,
         shard_size_mb=recorded["shard_size_mb"],
         shards_multiple_of=recorded["shards_multiple_of"],

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from beam_jobs.forgetting.search import Found
 from beam_jobs.options import ForgetOptions
 from schemas.excluded import Excluded
-from schemas.file_names import DUPLICATES, QUARANTINE, is_listing, version_file
+from schemas.file_names import DUPLICATES, NEAR_DUPLICATES, QUARANTINE, is_listing, version_file
 from schemas.manifest import FileChecksum, Manifest, Shard
 
 
@@ -138,6 +138,7 @@ def _listing_tasks(
     for folder, stems in (
         (QUARANTINE, ("rejected.tfrecord", "rejected.jsonl")),
         (DUPLICATES, ("duplicates.jsonl",)),
+        (DUPLICATES, (f"{NEAR_DUPLICATES}.jsonl",)),
     ):
         own = [(at, name) for at, name in lines if f"/{folder}/{stems[-1]}-" in name]
         for number, (at, name) in enumerate(own):

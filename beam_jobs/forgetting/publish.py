@@ -248,6 +248,7 @@ def _with_listings(generation: Generation, listings: Sequence[RewrittenListing])
         counts = replace(
             counts,
             duplicates=counts.duplicates - one.duplicates,
+            near_duplicates=counts.near_duplicates - one.near_duplicates,
             duplicates_with_other_labels=others,
             quarantined=dict(+quarantined),  # without those that are 0
             forgotten=counts.forgotten + gone,

@@ -43,6 +43,7 @@ class RewrittenListing:
       quarantined: reason code to the number of rejected inputs that went.
       duplicates: number of duplicates that went.
       duplicates_with_other_labels: number of those among them whose labels differ.
+      near_duplicates: number of pairs of near-duplicates that went.
       unnamed: number of duplicates that stay, but name a record that goes.
     """
 
@@ -51,6 +52,7 @@ class RewrittenListing:
     quarantined: Mapping[str, int]
     duplicates: int = 0
     duplicates_with_other_labels: int = 0
+    near_duplicates: int = 0
     unnamed: int = 0
 
 
@@ -99,8 +101,9 @@ def rewrite_listing(
     *others, (name, expected) = task.sums.items()
     data = read_whole(files.join(directory, name), expected.crc32c)
     lines = [json.loads(line) for line in data.splitlines()]
-    kept = [line for line in lines if line["id"] not in ids]
-    gone = [line for line in lines if line["id"] in ids]
+    # A near-duplicate's line is about two receipts, and no input's only trace.
+    gone = [line for line in lines if ids.intersection((line["id"], line.get("near_duplicate_of")))]
+    kept = [line for line in lines if line not in gone]
     unnamed = [line for line in kept if line.get("duplicate_of") in ids]
     for line in unnamed:
         line["duplicate_of"] = ""
@@ -116,7 +119,8 @@ def rewrite_listing(
         files=sums,
         quarantined=Counter(line["reason"] for line in gone if "reason" in line),
         duplicates=len(duplicates),
-        duplicates_with_other_labels=sum(not line["same_labels"] for line in duplicates),
+        duplicates_with_other_labels=sum(line["same_labels"] is False for line in duplicates),
+        near_duplicates=sum("near_duplicate_of" in line for line in gone),
         unnamed=len(unnamed),
     )
 

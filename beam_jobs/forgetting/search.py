@@ -71,7 +71,10 @@ def search(sums: Mapping[str, int], *, directory: str, ids: frozenset[str]) -> I
         else:
             lines = list(map(json.loads, data.splitlines()))
             held = {line["id"] for line in lines} & ids
-            if held or any(line.get("duplicate_of") in ids for line in lines):
+            others = {
+                line.get(name) for line in lines for name in ("duplicate_of", "near_duplicate_of")
+            }
+            if held or not others.isdisjoint(ids):
                 yield Found(name=name, ids=tuple(sorted(held)))
 
 

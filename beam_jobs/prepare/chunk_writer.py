@@ -19,6 +19,7 @@ from beam_jobs.images.image import ImageOptions, StoredImage
 from beam_jobs.images.process import WALL_SECONDS, ImageProcess
 from beam_jobs.images.watchdog import ImageWatchdog
 from beam_jobs.layouts.descriptors import LayoutFrom, describe
+from beam_jobs.near_duplicates.numbers import numbers_of
 from beam_jobs.prepare.prepared_chunk import PreparedChunk, Rejected
 from beam_jobs.prepare.references import hash_words, make_references
 from beam_jobs.prepare.repeated_ids import unique_rows
@@ -195,6 +196,7 @@ class ChunkWriter(ABC):
         known: int = 0,
         clipped_boxes: int = 0,
         layout_from: LayoutFrom = "column",
+        takes_numbers: bool = False,
     ) -> PreparedChunk:
         """Returns the facts about the chunk, once all its records are made.
 
@@ -205,6 +207,7 @@ class ChunkWriter(ABC):
           known: rows of which no record was made, as the dataset has them.
           clipped_boxes: boxes that reached beyond their image.
           layout_from: where layouts come from.
+          takes_numbers: whether near-duplicates are looked for.
         """
         return PreparedChunk(
             number=self.task.number,
@@ -215,6 +218,7 @@ class ChunkWriter(ABC):
             pixels=pixels,
             labels_hash=labels_hash,
             descriptors=describe(layout_from, self._accepted),
+            numbers=numbers_of(self._accepted if takes_numbers else ()),
             rejected=tuple(self._rejected),
             known=known,
             clipped_boxes=clipped_boxes,

@@ -7,6 +7,7 @@ import numpy as np
 
 from beam_jobs.images.image import ImageOptions
 from beam_jobs.layouts.descriptors import LayoutFrom, describe
+from beam_jobs.near_duplicates.numbers import numbers_of
 from beam_jobs.prepare.known import Known
 from beam_jobs.prepare.prepared_chunk import PreparedChunk, Rejected
 from beam_jobs.prepare.references import hash_words, make_references
@@ -23,6 +24,7 @@ class DryRunPreparer:
     image: ImageOptions
     seed: int
     layout_from: LayoutFrom = "column"
+    takes_numbers: bool = False
 
     def prepare(self, number: int, serialized_rows: Iterable[bytes], known: Known) -> PreparedChunk:
         """Returns the chunk, with references to records that do not exist.
@@ -43,11 +45,12 @@ class DryRunPreparer:
         return PreparedChunk(
             number=number,
             references=references,
-            ids=(),
+            ids=tuple(row.id for row in accepted),
             # Without pixels nothing is a duplicate.
             pixels=np.zeros((0, 2), np.uint64),
             labels_hash=np.zeros(0, np.uint64),
             descriptors=describe(self.layout_from, accepted),
+            numbers=numbers_of(accepted if self.takes_numbers else ()),
             rejected=tuple(
                 Rejected(
                     id_hash=hash_words(row.id, seed=self.seed)[0],

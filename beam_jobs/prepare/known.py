@@ -8,7 +8,7 @@ of one shard, whatever the number of old records; what a runner shuffles is only
 import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -57,6 +57,7 @@ class OldShards:
         """
         paths = [files.join(self.directory, shard.lookup_name) for shard in self.shards]
         # At most so many bytes: what is read ahead from a store is bounded by the sum.
+        # With their numbers they may be larger, and are read all the same.
         sizes = [48 * shard.records + _HEADERS_BYTES for shard in self.shards]
         data = files.read_ranges([(path, 0, size) for path, size in zip(paths, sizes, strict=True)])
         for shard, path, one in zip(self.shards, paths, data, strict=True):
@@ -76,7 +77,7 @@ def write_hashes(staging: Staging, hashes: HashArray) -> str:
 
 
 @lru_cache(maxsize=2)  # ids first; later pixels and groups
-def _read_hashes(paths: tuple[str, ...]) -> HashArray:
+def read_hashes(paths: tuple[str, ...]) -> HashArray:
     """Reads files of `write_hashes`: all their hashes, ascending."""
     parts = [np.frombuffer(data, "<u8") for data in files.read_ranges([_whole(p) for p in paths])]
     return np.unique(np.concatenate([np.zeros(0, np.uint64), *parts]))
@@ -86,7 +87,7 @@ def _whole(path: str) -> files.ByteRange:
     return path, 0, sys.maxsize
 
 
-def _among(values: HashArray, wanted: HashArray) -> npt.NDArray[np.bool_]:
+def among(values: HashArray, wanted: HashArray) -> npt.NDArray[np.bool_]:
     """Returns which of the values are among others, which are ascending."""
     # Not `np.isin`, which would sort what is wanted anew for each shard.
     at = np.searchsorted(wanted, values)
@@ -105,13 +106,13 @@ def find_ids(old: OldShards, wanted: Sequence[str], inputs: int) -> Iterator[tup
       inputs: number of new inputs.
     """
     shift = np.uint64(range_shift(bucket_count(inputs)) % 64)
-    hashes = _read_hashes(tuple(sorted(wanted)))
+    hashes = read_hashes(tuple(sorted(wanted)))
     for _, lookup in old.lookups():
-        found = lookup.take(_among(lookup.key[:, 0], hashes))
+        found = lookup.take(among(lookup.key[:, 0], hashes))
         # A shift by 64 bits, of a single bucket, is none to NumPy.
         buckets = found.key[:, 0] >> shift if shift else np.zeros(len(found), np.uint64)
         for bucket in np.unique(buckets).tolist():
-            yield bucket, found.take(buckets == bucket).to_bytes()
+            yield bucket, replace(found.take(buckets == bucket), numbers=None).to_bytes()
 
 
 def known_by_chunk(lookups: Iterable[bytes], inputs: int) -> dict[int, Known]:
@@ -147,10 +148,10 @@ def find_pixels_and_groups(
       wanted: pairs of files, with the first words of the new pixels' hashes and with the hashes of
         the new groups.
     """
-    pixels = _read_hashes(tuple(sorted(path for path, _ in wanted)))
-    groups = _read_hashes(tuple(sorted(path for _, path in wanted)))
+    pixels = read_hashes(tuple(sorted(path for path, _ in wanted)))
+    groups = read_hashes(tuple(sorted(path for _, path in wanted)))
     for shard, lookup in old.lookups():
-        rows = np.flatnonzero(_among(lookup.pixels[:, 0], pixels))
+        rows = np.flatnonzero(among(lookup.pixels[:, 0], pixels))
         if len(rows):
             path = files.join(old.directory, shard.index_name)
             index = RecordIndex.from_bytes(files.read(path))
@@ -158,7 +159,7 @@ def find_pixels_and_groups(
                 lookup=lookup.take(rows), ids=tuple(index.id(row) for row in rows.tolist())
             )
         found = np.unique(lookup.group)
-        found = found[_among(found, groups)]
+        found = found[among(found, groups)]
         if len(found):
             yield old.split, found.tobytes()
 

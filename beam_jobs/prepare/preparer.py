@@ -12,6 +12,7 @@ import PIL
 
 from beam_jobs.images.image import HEIF_VERSION, ImageOptions, StoredImage, store_image
 from beam_jobs.layouts.descriptors import METHODS, LayoutFrom
+from beam_jobs.near_duplicates.numbers import NUMBERS_VERSION
 from beam_jobs.prepare.chunk_writer import ChunkTask, ChunkWriter, digest_of, write_chunk
 from beam_jobs.prepare.known import Key, Known
 from beam_jobs.prepare.prepared_chunk import PreparedChunk
@@ -51,6 +52,7 @@ class ChunkPreparer:
       seed: seeds the hash of the ids.
       layout_from: where layouts come from, see `BuildOptions`.
       makes_layouts: whether records get their layouts later, see `BuildOptions`.
+      takes_numbers: whether near-duplicates are looked for.
     """
 
     staging: Staging
@@ -59,6 +61,7 @@ class ChunkPreparer:
     seed: int
     layout_from: LayoutFrom = "column"
     makes_layouts: bool = False
+    takes_numbers: bool = False
 
     def prepare(
         self, number: int, serialized_rows: Iterable[bytes], known: Known = _NOTHING
@@ -90,6 +93,8 @@ class ChunkPreparer:
             made_by.append([self.layout_from, method.version])
         elif self.makes_layouts:
             made_by.append("makes layouts")
+        if self.takes_numbers:
+            made_by.append(["numbers", NUMBERS_VERSION])
         return digest_of(json.dumps(made_by), lines)
 
 
@@ -100,6 +105,7 @@ class _RecordWriter(ChunkWriter):
         super().__init__(task)
         labels, makes_layouts = preparer.labels, preparer.makes_layouts
         self._layout_from = preparer.layout_from
+        self._takes_numbers = preparer.takes_numbers
         self._makes_layouts = makes_layouts
         self._features = staged_features(labels, makes_layouts=makes_layouts)
         self._labels_features = labels_features(labels, makes_layouts=makes_layouts)
@@ -157,6 +163,7 @@ class _RecordWriter(ChunkWriter):
             known=self._found_known,
             clipped_boxes=self._clipped_boxes,
             layout_from=self._layout_from,
+            takes_numbers=self._takes_numbers,
         )
 
 

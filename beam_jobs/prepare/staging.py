@@ -28,6 +28,7 @@ _PREPARED = "prepared"
 _BEGUN, _RECORDS, _SIDECAR = ".begun", ".tfrecord", ".npz"
 _REFERENCES = "references"
 _LAYOUTS = "layouts"
+_NEAR_DUPLICATES = "near-duplicates"
 _PLAN = "plan.json"
 _STARTS = "starts"
 _FINISHED = "finished-"
@@ -44,7 +45,7 @@ _MARKED = re.compile(
     rf"{STAGING}/({MARKER}|{re.escape(_INPUTS)}|{re.escape(_PLAN)}|{_STARTS}|{_PUBLISHING}"
     rf"|{re.escape(_REPORT)}"
     rf"|{_PREPARED}/\d{{7,}}-{_DIGEST}({'|'.join(map(re.escape, (_BEGUN, _RECORDS, _SIDECAR)))})"
-    rf"|({_REFERENCES}|{_LAYOUTS}|{_HASHES})/{_SHA256}|{_FINISHED}{_LAUNCH}/.+)"
+    rf"|({_REFERENCES}|{_LAYOUTS}|{_NEAR_DUPLICATES}|{_HASHES})/{_SHA256}|{_FINISHED}{_LAUNCH}/.+)"
 )
 
 
@@ -68,6 +69,9 @@ class Staging:
           layouts/SHA256              Prepare,      Sample, Cluster,
                                       Sample,       AssignLayouts,
                                       Cluster       Publish
+          near-duplicates/SHA256      Prepare,      ByWord, Compare,
+                                      ByWord,       Tell, Regroup
+                                      Unite
           plan.json                   Plan          progress bar, dry run
           starts                      Plan          Deal
           finished-LAUNCH/NAME        WriteShard    Publish: to OUTPUT/NAME    by the next launch
@@ -127,6 +131,10 @@ class Staging:
     def layouts(self, sha256: str) -> str:
         """Descriptors, and centroids of layouts (`find_layouts`), named by their contents."""
         return self._path(_LAYOUTS, sha256)
+
+    def near_duplicates(self, sha256: str) -> str:
+        """Receipts' numbers, and decisions (`find_near_duplicates`), named by their contents."""
+        return self._path(_NEAR_DUPLICATES, sha256)
 
     @property
     def plan(self) -> str:

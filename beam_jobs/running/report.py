@@ -10,7 +10,7 @@ from beam_jobs.forgetting.publish import ForgetReport
 from beam_jobs.sharding import splits
 from beam_jobs.sharding.deal import largest_deviation
 from schemas.layout_centroids import NO_CLUSTER
-from schemas.manifest import Manifest
+from schemas.manifest import Counts, Manifest
 from schemas.predictions import ModelOutput, PredictionsManifest
 from schemas.receipt import LAYOUT
 from schemas.versions import FIRST_VERSION
@@ -41,6 +41,7 @@ def summary(manifest: Manifest, output: str, spellings: Mapping[str, str] = _NON
         ("inputs", f"{counts.inputs:,}"),
         ("written", f"{counts.written:,}"),
         ("duplicates", duplicates),
+        *_near_duplicates(counts),
         ("quarantined", _by_reason(counts.quarantined)),
     ]
     if counts.known:
@@ -206,6 +207,13 @@ def _warnings(
                 "(a layout's only receipt goes to train)\n"
             )
     return text
+
+
+def _near_duplicates(counts: Counts) -> list[tuple[str, str]]:
+    if not counts.near_duplicates:
+        return []
+    pairs = "1 pair" if counts.near_duplicates == 1 else f"{counts.near_duplicates:,} pairs"
+    return [("near-duplicates", f"{pairs}, listed in versions/…/duplicates")]
 
 
 def _by_reason(reasons: Mapping[str, int]) -> str:

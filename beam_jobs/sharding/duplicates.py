@@ -76,12 +76,34 @@ class Duplicate:
     key: bytes  # of the record, as in its references
     id: str
     duplicate_of: str
-    same_labels: bool
+    same_labels: bool | None  # None of a near-duplicate, which has boxes of its own
 
     @property
     def id_hash(self) -> int:
         """First 64 bits of the id's hash."""
         return int.from_bytes(self.key[:8], "little")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearDuplicate:
+    """Two receipts that are one purchase, see `beam_jobs.near_duplicates.pairs`.
+
+    Attributes:
+      id_hash: first 64 bits of the hash of `id`.
+      id: an input.
+      near_duplicate_of: an input, or a receipt that the dataset has.
+      numbers: distinct numbers that both have.
+      more: distinct numbers that only one of them has.
+      outcome: `grouped`, `dropped` (the first of them), `kept` (one of them was dropped as another
+        one's near-duplicate), or `refused`: their group would be too large, or in two splits.
+    """
+
+    id_hash: int
+    id: str
+    near_duplicate_of: str
+    numbers: int
+    more: int
+    outcome: str
 
 
 class FindDuplicates(beam.PTransform):

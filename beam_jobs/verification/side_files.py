@@ -90,6 +90,7 @@ def _check_counts(path: str, manifest: Manifest, entries: Counter[str]) -> Itera
         "rejected.tfrecord": rejected,
         "rejected.jsonl": rejected,
         "duplicates.jsonl": manifest.counts.duplicates,
+        "near_duplicates.jsonl": manifest.counts.near_duplicates,
     }
     for kind, count in counted.items():
         missing = count - entries[kind]
@@ -125,4 +126,5 @@ _COUNTERS: dict[str, Callable[[str, ChecksumReader, list[Fault]], int]] = {
     "rejected.tfrecord": _count_records,
     "rejected.jsonl": _count_lines,
     "duplicates.jsonl": _count_lines,
+    "near_duplicates.jsonl": _count_lines,
 }

@@ -113,6 +113,7 @@ class Publisher:
         summaries: Summaries,
         category_counts: CategoryCounts,
         duplicates: tuple[int, int],
+        near_duplicates: int,
         listings: Sequence[ListedFile],
         vocabularies: Vocabularies,
         centroids: str | None = None,
@@ -129,6 +130,7 @@ class Publisher:
           category_counts: (split, category) to the records of each value; values at the end that
             no record has may be missing.
           duplicates: their number, and the number of those that differ in their labels.
+          near_duplicates: number of pairs of near-duplicates.
           listings: the quarantine's and the duplicates' files, with their checksums.
           vocabularies: category name to its vocabulary.
           centroids: path of the centroids of the layouts, if they were found.
@@ -158,6 +160,7 @@ class Publisher:
             written=sum(one.shard.records for one in shards),
             duplicates=duplicates[0],
             duplicates_with_other_labels=duplicates[1],
+            near_duplicates=near_duplicates,
             quarantined=dict(quarantined),
             clipped_boxes=sum(chunk.clipped_boxes for chunk in chunks),
             known=known,

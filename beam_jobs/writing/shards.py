@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_jobs.errors import TRY_AGAIN, BuildError
+from beam_jobs.near_duplicates.numbers import number_hashes
 from beam_jobs.prepare.lookups import make_lookup, record_hashes
 from beam_jobs.prepare.preparer import staged_features
 from beam_jobs.storage import files
@@ -32,6 +33,7 @@ from schemas.receipt import (
     made_features,
     receipt_features,
 )
+from schemas.receipt_numbers import ReceiptNumbers
 from schemas.statistics import RecordSummary
 from schemas.summary_file import summary_text
 from schemas.tfrecord import CorruptRecordError, frame, unframe
@@ -68,6 +70,7 @@ class ShardWriter:
       first_numbers: split to the number of its first shard.
       complete: whether the records have the ids of their categories, and their layouts, already.
       makes_layouts: whether staged records have no layouts, see `BuildOptions.makes_layouts`.
+      takes_numbers: whether lookups hold the numbers by which near-duplicates are found.
     """
 
     record_files: RecordFiles | None = None
@@ -77,6 +80,7 @@ class ShardWriter:
     first_numbers: Mapping[str, int]
     complete: bool = False
     makes_layouts: bool = False
+    takes_numbers: bool = False
 
     def write(
         self,
@@ -128,6 +132,7 @@ class ShardWriter:
             seed=self.seed,
             complete=self.complete,
             makes_layouts=self.makes_layouts,
+            takes_numbers=self.takes_numbers,
         )
         of_layouts = [None] * len(ranges) if layouts is None else layouts
         name = shard_name(split, self.first_numbers[split] + number)
@@ -190,6 +195,7 @@ class _ShardBuilder:
         seed: int,
         complete: bool,
         makes_layouts: bool,
+        takes_numbers: bool,
     ) -> None:
         self.rows: list[IndexRow] = []
         self.summary = RecordSummary()
@@ -198,6 +204,7 @@ class _ShardBuilder:
         self._seed = seed
         self._labels_features = labels_features(labels, makes_layouts=makes_layouts)
         self._hashes: list[tuple[int, ...]] = []
+        self._numbers: list[list[int]] | None = [] if takes_numbers else None
         self._vocabularies = vocabularies
         self._categories = categories(labels)
         staged = staged_features(labels, makes_layouts=makes_layouts)
@@ -219,6 +226,9 @@ class _ShardBuilder:
             name = self._vocabularies[LAYOUT].values[layout]
             values[f"receipt/{LAYOUT}"] = [name.encode()]
         self._hashes.append(record_hashes(self._labels_features, values, seed=self._seed))
+        if self._numbers is not None:
+            lines = (text.decode() for text in values["image/object/text"])
+            self._numbers.append(number_hashes(lines))
         codes = {
             name: self._vocabularies[name].position(values[f"receipt/{name}"][0].decode())
             for name in self._categories
@@ -246,7 +256,8 @@ class _ShardBuilder:
 
     def lookup(self) -> RecordLookup:
         """Makes the lookup of the records so far."""
-        return make_lookup(self._hashes)
+        numbers = None if self._numbers is None else ReceiptNumbers.of(self._numbers)
+        return make_lookup(self._hashes, numbers)
 
     @property
     def crc32c(self) -> int:

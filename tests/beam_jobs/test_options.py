@@ -126,6 +126,7 @@ def test_recorded_options_are_those_that_shape_the_bytes() -> None:
         "image",
         "layout_from",
         "merge_spellings",
+        "near_duplicates",
         "splits",
         "shards",
         "shard_size_mb",

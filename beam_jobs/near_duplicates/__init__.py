@@ -1,0 +1,1 @@
+"""Receipts that were photographed, scanned or sent twice, and what becomes of them."""

@@ -1,0 +1,146 @@
+"""Pairs of receipts that are one purchase, found by the numbers that are printed on them.
+
+Candidates have a rare thing in common: two numbers that follow each other, such as a date and a
+time. Of each receipt the eight such pairs with the smallest hashes are kept, so that receipts with
+the same numbers keep the same ones (bottom-k MinHash, Broder 1997). These are its words. Receipts
+that share a word are compared with a few neighbors only, however many they are.
+
+Example: of 5,000 receipts of one shop all have the word "its telephone and its tax number", but two
+photos of one purchase alone share the word "12:31:05 and invoice 4711".
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from schemas.receipt_numbers import ReceiptNumbers
+
+WORDS = 8
+MIN_NUMBERS = 5  # distinct ones: two cups of coffee for the same price are two purchases
+MIN_SHARED = 0.8  # of the numbers of the receipt that shows more of them: one may be cropped
+_NEIGHBORS = 4
+_PAIRS_AT_ONCE = 1 << 16
+NO_WORD = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+WordArray = npt.NDArray[np.uint64]
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pairs:
+    """Pairs of receipts that are one purchase; arrays of shape [pairs].
+
+    Attributes:
+      first, second: int64, positions of the receipts.
+      shared: int32, distinct numbers that both have.
+      more: int32, distinct numbers that only one of them has.
+    """
+
+    first: Rows
+    second: Rows
+    shared: npt.NDArray[np.int32]
+    more: npt.NDArray[np.int32]
+
+
+def receipt_words(numbers: ReceiptNumbers) -> WordArray:
+    """Returns the words of receipts, uint64 [n, 8], ascending.
+
+    A receipt with fewer words has NO_WORD in the last places; so has one with fewer than five
+    distinct numbers in all of them.
+    """
+    words = np.full((len(numbers), WORDS), NO_WORD)
+    receipt, values = numbers.receipt, numbers.values.astype(np.uint64)
+    follows = np.flatnonzero(receipt[1:] == receipt[:-1])
+    word = _mix((values[follows] << np.uint64(32)) | values[follows + 1])
+    receipt, word = _distinct(receipt[follows], word)
+    place = _place_in_run(receipt)
+    kept = (place < WORDS) & (_distinct_counts(numbers)[receipt] >= MIN_NUMBERS)
+    words[receipt[kept], place[kept]] = word[kept]
+    return words
+
+
+def find_pairs(
+    numbers: ReceiptNumbers, word: WordArray, row: Rows, key: npt.NDArray[np.uint64]
+) -> Pairs:
+    """Finds the receipts that are one purchase among those that share a word.
+
+    Two receipts are one purchase if one has all numbers of the other, and at most a fifth more. If
+    each has a number that the other lacks, they are two, whatever else they share.
+
+    Args:
+      numbers: of the receipts.
+      word, row: of shape [m], words, and the receipts that have them.
+      key: uint64 [n, 2], hashes of the receipts' ids: of the order of receipts, nothing follows.
+    """
+    words = receipt_words(numbers)
+    # Receipts with the same word are ordered by another MinHash of their words, anew for each word:
+    # near-duplicates become neighbors under one word or another, in lists of any length.
+    others = _mix(words[row] ^ word[:, None])
+    others[(words[row] == word[:, None]) | (words[row] == NO_WORD)] = NO_WORD
+    order = np.lexsort((key[row, 1], key[row, 0], others.min(axis=1, initial=NO_WORD), word))
+    word, row = word[order], row[order]
+    found = []
+    for distance in range(1, _NEIGHBORS + 1):
+        at = np.flatnonzero(word[distance:] == word[:-distance])
+        found.append(np.stack([row[at], row[at + distance]], axis=1))
+    candidates = np.concatenate(found)
+    candidates = np.unique(np.sort(candidates[candidates[:, 0] != candidates[:, 1]]), axis=0)
+    parts = list(_verified(_distinct_numbers(numbers), candidates))
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    return Pairs(first=columns[0], second=columns[1], shared=columns[2], more=columns[3])
+
+
+def _verified(
+    numbers: ReceiptNumbers, candidates: Rows
+) -> Iterator[tuple[Rows, Rows, npt.NDArray[np.int32], npt.NDArray[np.int32]]]:
+    """Yields (first, second, shared, more) of those candidates that are one purchase."""
+    # Once at least, so that there is something to join.
+    for start in range(0, max(len(candidates), 1), _PAIRS_AT_ONCE):
+        part = candidates[start : start + _PAIRS_AT_ONCE].reshape(-1, 2)
+        # The numbers of both receipts of each pair, sorted: those that both have come twice.
+        both = numbers.take(part.ravel())
+        pair = both.receipt // 2
+        order = np.lexsort((both.values, pair))
+        pair, values = pair[order], both.values[order]
+        twice = (pair[1:] == pair[:-1]) & (values[1:] == values[:-1])
+        shared = np.bincount(pair[1:][twice], minlength=len(part)).astype(np.int32)
+        counts = both.counts.reshape(-1, 2)
+        fewer, most = counts.min(axis=1), counts.max(axis=1)
+        same = (shared == fewer) & (shared >= MIN_NUMBERS) & (shared >= MIN_SHARED * most)
+        yield part[same, 0], part[same, 1], shared[same], (most - shared)[same]
+
+
+def _distinct_numbers(numbers: ReceiptNumbers) -> ReceiptNumbers:
+    """Returns each receipt's numbers once, ascending."""
+    receipt, values = _distinct(numbers.receipt, numbers.values)
+    counts = np.bincount(receipt, minlength=len(numbers)).astype(np.int32)
+    return ReceiptNumbers(counts=counts, values=values)
+
+
+def _distinct_counts(numbers: ReceiptNumbers) -> npt.NDArray[np.int32]:
+    return _distinct_numbers(numbers).counts
+
+
+def _distinct(receipt: Rows, value: npt.NDArray[Any]) -> tuple[Rows, npt.NDArray[Any]]:
+    """Returns each value of a receipt once, ascending, one receipt after the other."""
+    order = np.lexsort((value, receipt))
+    receipt, value = receipt[order], value[order]
+    new = np.append(True, (receipt[1:] != receipt[:-1]) | (value[1:] != value[:-1]))[: len(value)]
+    return receipt[new], value[new]
+
+
+def _place_in_run(values: Rows) -> Rows:
+    """Returns the place of each value among the equal ones before it: 0 1 0 1 2 of 3 3 7 7 7."""
+    at = np.arange(len(values))
+    starts = np.append(True, values[1:] != values[:-1])[: len(values)]
+    return at - np.maximum.accumulate(np.where(starts, at, 0))
+
+
+def _mix(words: WordArray) -> WordArray:
+    """Spreads words evenly over 64 bits, each to another one (SplitMix64, Steele et al. 2014)."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))

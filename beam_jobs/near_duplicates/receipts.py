@@ -1,0 +1,121 @@
+"""Receipts with their numbers, on their way to the worker that compares them."""
+
+import io
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_jobs.near_duplicates.pairs import NO_WORD, WordArray, find_pairs, receipt_words
+from beam_jobs.near_duplicates.unite import NEW, NearPair, PairedReceipt
+from schemas.receipt_numbers import ReceiptNumbers
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NumberedReceipts:
+    """Some receipts; arrays of shape [n].
+
+    Attributes:
+      key: uint64 [n, 2], hash of the id.
+      group: uint64, hash of the group; 0 for none.
+      split: int32, position of the split; NEW for a new receipt.
+      ids: their ids.
+      numbers: their numbers.
+    """
+
+    key: npt.NDArray[np.uint64]
+    group: npt.NDArray[np.uint64]
+    split: npt.NDArray[np.int32]
+    ids: tuple[str, ...]
+    numbers: ReceiptNumbers
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def take(self, rows: npt.NDArray[np.int64]) -> Self:
+        """Returns the given receipts."""
+        return type(self)(
+            key=self.key[rows],
+            group=self.group[rows],
+            split=self.split[rows],
+            ids=tuple(self.ids[row] for row in rows.tolist()),
+            numbers=self.numbers.take(rows),
+        )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Self]) -> Self:
+        """Joins the receipts of all parts."""
+        return cls(
+            key=np.concatenate([part.key for part in parts]),
+            group=np.concatenate([part.group for part in parts]),
+            split=np.concatenate([part.split for part in parts]),
+            ids=tuple(id_ for part in parts for id_ in part.ids),
+            numbers=ReceiptNumbers.concatenate(part.numbers for part in parts),
+        )
+
+    def words(self) -> WordArray:
+        """Returns their words, uint64 [n, 8], see `receipt_words`."""
+        return receipt_words(self.numbers)
+
+    def to_bytes(self) -> bytes:
+        """Contents of a staging file."""
+        buffer = io.BytesIO()
+        np.savez(
+            buffer,
+            key=self.key,
+            group=self.group,
+            split=self.split,
+            ids=np.frombuffer(json.dumps(self.ids).encode(), np.uint8),
+            counts=self.numbers.counts,
+            values=self.numbers.values,
+        )
+        return buffer.getvalue()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Inverse of `to_bytes`."""
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            numbers = ReceiptNumbers(counts=arrays["counts"], values=arrays["values"])
+            return cls(
+                key=arrays["key"],
+                group=arrays["group"],
+                split=arrays["split"],
+                ids=tuple(json.loads(arrays["ids"].tobytes())),
+                numbers=numbers,
+            )
+
+    def _paired(self, row: int) -> PairedReceipt:
+        first, second = self.key[row].tolist()
+        split = int(self.split[row])
+        return PairedReceipt(
+            is_new=split == NEW,
+            key=(first, second),
+            group=int(self.group[row]),
+            split=split,
+            id=self.ids[row],
+        )
+
+    def pairs(self, wanted: npt.NDArray[np.bool_]) -> list[NearPair]:
+        """Finds near-duplicates among receipts that share a word; two old ones are no pair.
+
+        `wanted` are the words to look at: bool [n, 8], as `words` has them.
+        """
+        words = self.words()
+        rows, places = np.nonzero(wanted & (words != NO_WORD))
+        found = find_pairs(self.numbers, words[rows, places], rows, self.key)
+        pairs = []
+        columns: Iterable[tuple[Any, ...]] = zip(
+            found.first.tolist(),
+            found.second.tolist(),
+            found.shared.tolist(),
+            found.more.tolist(),
+            strict=True,
+        )
+        for one, other, shared, more in columns:
+            first, second = sorted((self._paired(one), self._paired(other)))
+            if second.is_new:
+                pairs.append(NearPair(first=first, second=second, shared=shared, more=more))
+        return pairs

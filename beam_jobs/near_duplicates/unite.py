@@ -1,0 +1,222 @@
+"""From pairs of near-duplicates to groups that stay in one split, or to receipts that are dropped.
+
+Plain Python: every step depends on those before. It takes some 500 bytes for each pair.
+"""
+
+import hashlib
+import io
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+NearDuplicatesPolicy = Literal["group", "drop", "off"]
+NEW = -1  # split of a receipt that gets one yet
+MAX_UNITED = 100  # receipts, and groups of the user, that may become one group
+
+Key = tuple[int, int]  # hash of an id
+PairKeys = tuple[Key, Key]
+HashArray = npt.NDArray[np.uint64]
+_NONE: Mapping[Any, Any] = MappingProxyType({})
+
+
+class PairedReceipt(NamedTuple):
+    """One receipt of a pair, in the order in which one of two is kept: old ones, then by key.
+
+    Attributes:
+      is_new: whether it is among the inputs, and not in the dataset that is appended to.
+      key: hash of its id.
+      group: hash of its group; 0 for none.
+      split: position of its split; NEW for a new one.
+      id: its id.
+    """
+
+    is_new: bool
+    key: Key
+    group: int
+    split: int
+    id: str
+
+
+class NearPair(NamedTuple):
+    """Two receipts that are one purchase; the first is the one that is kept.
+
+    Attributes:
+      first, second: the receipts; the second is new.
+      shared: distinct numbers that both have.
+      more: distinct numbers that only one of them has.
+    """
+
+    first: PairedReceipt
+    second: PairedReceipt
+    shared: int
+    more: int
+
+    @property
+    def keys(self) -> PairKeys:
+        """Keys of both receipts."""
+        return self.first.key, self.second.key
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Decisions:
+    """What becomes of pairs; arrays of uint64.
+
+    Attributes:
+      groups: [n, 3], two words of the key of a new receipt, and the hash of its group; ascending.
+      merged: [n, 2], hash of a group of the user, and that of the group to which it belongs now.
+      splits: [n, 2], hash of a group, and the split in which the dataset has a receipt of it.
+      refused: [n, 4], keys of the two receipts of a pair that stays apart.
+      dropped: [n, 4], keys of the two receipts of a pair, of which the second is dropped.
+    """
+
+    groups: HashArray
+    merged: HashArray
+    splits: HashArray
+    refused: HashArray
+    dropped: HashArray
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        groups: Mapping[Key, int] = _NONE,
+        merged: Mapping[int, int] = _NONE,
+        splits: Mapping[int, int] = _NONE,
+        refused: Iterable[PairKeys] = (),
+        dropped: Iterable[PairKeys] = (),
+    ) -> Self:
+        """Makes the arrays."""
+        return cls(
+            groups=_array(((*key, group) for key, group in groups.items()), 3),
+            merged=_array(merged.items(), 2),
+            splits=_array(splits.items(), 2),
+            refused=_array(((*first, *second) for first, second in refused), 4),
+            dropped=_array(((*first, *second) for first, second in dropped), 4),
+        )
+
+    def to_bytes(self) -> bytes:
+        """Contents of a staging file."""
+        buffer = io.BytesIO()
+        np.savez(buffer, **vars(self))
+        return buffer.getvalue()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Inverse of `to_bytes`."""
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            return cls(**arrays)
+
+
+def drop_repeats(pairs: Iterable[NearPair]) -> Decisions:
+    """Drops the second receipt of pairs whose first one stays.
+
+    Of A B and B C, where A and C are no pair, B is dropped and C stays: nothing is dropped but for
+    a receipt that is like it, and that stays.
+    """
+    dropped: set[Key] = set()
+    decided = []
+    for pair in sorted(pairs):
+        first, second = pair.keys
+        if first not in dropped and second not in dropped:
+            dropped.add(second)
+            decided.append(pair.keys)
+    return Decisions.of(dropped=decided)
+
+
+def unite(pairs: Iterable[NearPair], split_of_groups: Mapping[int, int]) -> Decisions:
+    """Unites the receipts of pairs, and their groups, to groups that stay in one split.
+
+    The surest pairs come first, and a pair is refused if its group would unite more than 100
+    receipts and groups, or would have receipts in two splits already. So no chain of pairs can
+    swallow a common layout.
+
+    Args:
+      pairs: the pairs.
+      split_of_groups: hash of a group that the dataset has to the position of its split.
+    """
+    united = _United(split_of_groups)
+    refused = [
+        pair.keys
+        for pair in sorted(pairs, key=lambda pair: (pair.more, -pair.shared, pair))
+        if not united.join(pair.first, pair.second)
+    ]
+    return united.decisions(refused)
+
+
+# A receipt without a group, or all receipts of a group.
+Node = tuple[Literal["receipt"], Key] | tuple[Literal["group"], int]
+
+
+class _United:
+    """A forest of nodes (union-find, Tarjan 1975): the nodes of a tree become one group."""
+
+    def __init__(self, split_of_groups: Mapping[int, int]) -> None:
+        self._split_of_groups = split_of_groups
+        self._parent: dict[Node, Node] = {}
+        self._size: dict[Node, int] = {}
+        self._split: dict[Node, int] = {}
+
+    def join(self, first: PairedReceipt, second: PairedReceipt) -> bool:
+        """Joins the trees of two receipts, unless that makes an impossible group."""
+        a, b = self._root(self._add(first)), self._root(self._add(second))
+        if a == b:
+            return True
+        splits = {self._split[a], self._split[b]} - {NEW}
+        if self._size[a] + self._size[b] > MAX_UNITED or len(splits) > 1:
+            return False
+        if self._size[a] < self._size[b]:
+            a, b = b, a
+        self._parent[b] = a
+        self._size[a] += self._size[b]
+        self._split[a] = max(self._split[a], self._split[b])
+        return True
+
+    def decisions(self, refused: Iterable[PairKeys]) -> Decisions:
+        """Names the groups that were made."""
+        trees: dict[Node, list[Node]] = {}
+        for node in self._parent:
+            trees.setdefault(self._root(node), []).append(node)
+        groups: dict[Key, int] = {}
+        merged: dict[int, int] = {}
+        splits: dict[int, int] = {}
+        for root, nodes in trees.items():
+            if len(nodes) == 1:
+                continue  # of a refused pair, or within one group of the user
+            keys = sorted(node[1] for node in nodes if node[0] == "receipt")
+            own = sorted(node[1] for node in nodes if node[0] == "group")
+            group = own[0] if own else _group_of(keys[0])
+            groups |= dict.fromkeys(keys, group)
+            merged |= dict.fromkeys(own[1:], group)
+            if self._split[root] != NEW:
+                splits[group] = self._split[root]
+        return Decisions.of(groups=groups, merged=merged, splits=splits, refused=refused)
+
+    def _add(self, receipt: PairedReceipt) -> Node:
+        node: Node = ("group", receipt.group) if receipt.group else ("receipt", receipt.key)
+        if node not in self._parent:
+            known = self._split_of_groups.get(receipt.group, NEW) if receipt.group else NEW
+            self._parent[node] = node
+            self._size[node] = 1
+            self._split[node] = known if receipt.is_new else receipt.split
+        return node
+
+    def _root(self, node: Node) -> Node:
+        while self._parent[node] != node:
+            # Each node on the way is hung up one step higher, so that ways stay short.
+            self._parent[node] = self._parent[self._parent[node]]
+            node = self._parent[node]
+        return node
+
+
+def _group_of(key: Key) -> int:
+    """Hash of a group that has no name: that of its first receipt."""
+    data = b"near-duplicates" + b"".join(word.to_bytes(8, "little") for word in key)
+    return int.from_bytes(hashlib.sha256(data).digest()[:8], "little") or 1
+
+
+def _array(rows: Iterable[tuple[int, ...]], columns: int) -> HashArray:
+    return np.array(sorted(rows), np.uint64).reshape(-1, columns)

@@ -1,0 +1,128 @@
+"""Pairs of receipts that are one purchase, and the numbers by which they are found."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("apache_beam")
+
+from beam_jobs.near_duplicates.numbers import number_hashes
+from beam_jobs.near_duplicates.pairs import MIN_NUMBERS, NO_WORD, find_pairs, receipt_words
+from schemas.receipt_numbers import ReceiptNumbers
+
+SHOP = ["50480", "03-6151 2239", "GST 000483"]
+
+
+def purchase(number: int, *, items: int = 6) -> list[str]:
+    """Numbers of a purchase at one shop, as lines."""
+    rng = np.random.default_rng(number)
+    prices = [f"{cents / 100:.2f}" for cents in rng.integers(100, 9999, items).tolist()]
+    return [*SHOP, f"2018-06-{number % 28 + 1:02d} 12:{number % 60:02d}:{number // 60}", *prices]
+
+
+def pairs_of(receipts: list[list[str]]) -> dict[tuple[int, int], tuple[int, int]]:
+    """Pairs of these receipts: (shared, more) of each."""
+    numbers = ReceiptNumbers.of([number_hashes(lines) for lines in receipts])
+    words = receipt_words(numbers)
+    rows, places = np.nonzero(words != NO_WORD)
+    key = np.random.default_rng(0).integers(1 << 63, size=(len(receipts), 2)).astype(np.uint64)
+    found = find_pairs(numbers, words[rows, places], rows, key)
+    columns = (found.first, found.second, found.shared, found.more)
+    return {
+        (first, second): (shared, more)
+        for first, second, shared, more in zip(*(c.tolist() for c in columns), strict=True)
+    }
+
+
+def test_a_number_is_a_word_with_a_digit():
+    hashes = number_hashes(["TOTAL RM 12.50", "(Thank you)", "A4711 12.50,"])
+    assert len(hashes) == 3
+    assert hashes[0] == hashes[2]
+    assert number_hashes(["TOTAL", ""]) == []
+    assert number_hashes(["\uff11\uff12:30"]) == number_hashes(["12:30"])  # full width
+    assert number_hashes(["INV7"]) == number_hashes(["inv7"])
+
+
+def test_a_receipt_has_at_most_256_numbers():
+    assert len(number_hashes([str(number) for number in range(300)])) == 256
+
+
+def test_equal_numbers_are_one_purchase_and_cropped_ones_too():
+    whole, other = purchase(1), purchase(2)
+    assert pairs_of([whole, other, list(whole)]) == {(0, 2): (12, 0)}
+    assert pairs_of([whole, other, whole[:-1]]) == {(0, 2): (11, 1)}
+    assert pairs_of([whole, other, whole[:-4]]) == {}  # eight of twelve
+
+
+def test_another_total_or_time_is_another_purchase():
+    one = purchase(1, items=30)
+    for at in (3, -1):
+        other = list(one)
+        other[at] = other[at].replace("1", "9").replace("2", "8") + "7"
+        assert pairs_of([one, other]) == {}
+
+
+def test_few_numbers_tell_nothing():
+    coffee = ["COFFEE 2.50", "TOTAL 2.50", "CASH 5.00", "CHANGE 2.50", "3 pcs", "07"]
+    assert pairs_of([coffee, coffee]) == {}
+    assert pairs_of([[*coffee, "#4711"]] * 2) == {(0, 1): (MIN_NUMBERS, 0)}
+    assert pairs_of([[], ["1"], coffee]) == {}
+    assert pairs_of([]) == {}
+
+
+def test_second_photos_are_found_among_5000_receipts_of_one_shop():
+    receipts = [purchase(number) for number in range(5000)]
+    again = list(range(0, 5000, 20))
+    found = pairs_of(receipts + [receipts[number] for number in again])
+    assert found.keys() == {(number, 5000 + at) for at, number in enumerate(again)}
+
+
+def test_a_receipt_that_was_sent_300_times_is_one_group():
+    copies = [purchase(7)] * 300
+    found = pairs_of([purchase(number) for number in range(300, 500)] + copies)
+    joined = {200}
+    for first, second in sorted(found):
+        assert first >= 200
+        if {first, second} & joined:
+            joined |= {first, second}
+    while grown := {n for pair in found if set(pair) & joined for n in pair} - joined:
+        joined |= grown
+    assert len(joined) == 300
+
+
+@given(st.lists(st.lists(st.integers(0, 12).map(str), max_size=14), max_size=6))
+def test_what_is_found_is_one_purchase(receipts: list[list[str]]):
+    """In a short list all pairs are compared that have a word in common."""
+    sets = [set(numbers) for numbers in receipts]
+    numbers = ReceiptNumbers.of([number_hashes(lines) for lines in receipts])
+    words = [set(row) - {NO_WORD} for row in receipt_words(numbers).tolist()]
+    for (a, b), count in pairs_of(receipts).items():
+        shared = len(sets[a] & sets[b])
+        assert count == (shared, abs(len(sets[a]) - len(sets[b])))
+    expected = {
+        (a, b)
+        for a, b in combinations(range(len(receipts)), 2)
+        if words[a] & words[b]
+        and (sets[a] <= sets[b] or sets[b] <= sets[a])
+        and len(sets[a] & sets[b]) >= max(MIN_NUMBERS, 0.8 * len(sets[a] | sets[b]))
+    }
+    if len(receipts) <= 5:
+        assert pairs_of(receipts).keys() == expected
+
+
+@given(st.lists(st.lists(st.integers(0, 2**32 - 1), max_size=5)), st.randoms())
+def test_rows_of_numbers_can_be_taken(receipts: list[list[int]], random):
+    numbers = ReceiptNumbers.of(receipts)
+    rows = [random.randrange(len(receipts)) for _ in range(4)] if receipts else []
+    taken = numbers.take(np.array(rows, np.int64))
+    expected = ReceiptNumbers.of([receipts[row] for row in rows])
+    assert taken.values.tolist() == expected.values.tolist()
+    assert taken.counts.tolist() == expected.counts.tolist()
+    mask = np.array([len(one) % 2 == 0 for one in receipts], bool)
+    even = numbers.take(mask)
+    assert even.values.tolist() == [v for one in receipts if len(one) % 2 == 0 for v in one]
+    joined = ReceiptNumbers.concatenate([numbers, taken])
+    assert joined.values.tolist() == numbers.values.tolist() + taken.values.tolist()
