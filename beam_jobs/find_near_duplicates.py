@@ -4,7 +4,7 @@ Receipts with a word in common (`beam_jobs.near_duplicates.pairs`) meet on one w
 spread over partitions by their hash: a bucket writes the receipts that have words of a partition to
 a staging file, and a runner shuffles only where they lie.
 
-A worker that compares a partition holds some 131,000 words, and 300 bytes for each receipt that
+A worker that compares a partition holds some 131,000 words, and 400 bytes for each receipt that
 has one of them; a word that many receipts have makes its partition larger. One worker unites all
 pairs to groups, with some 500 bytes for each pair.
 """
@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
-from beam_jobs.near_duplicates.pairs import NO_WORD
+from beam_jobs.near_duplicates.pairs import NO_WORD, receipt_words
 from beam_jobs.near_duplicates.receipts import NumberedReceipts
 from beam_jobs.near_duplicates.unite import (
     NEW,
@@ -32,7 +32,6 @@ from beam_jobs.near_duplicates.unite import (
 )
 from beam_jobs.prepare.chunks import bucket_count, range_shift
 from beam_jobs.prepare.known import (
-    HashArray,
     OldGroups,
     OldShards,
     among,
@@ -77,12 +76,14 @@ class FoundNearDuplicates:
 def stage_numbers(chunks: Sequence[PreparedChunk], staging: Staging) -> str:
     """Writes the numbers of all accepted records of some chunks; returns the path."""
     key = np.concatenate([chunk.references.key for chunk in chunks])
+    numbers = ReceiptNumbers.concatenate(chunk.numbers for chunk in chunks)
     receipts = NumberedReceipts(
         key=key,
         group=np.concatenate([chunk.references.group for chunk in chunks]),
         split=np.full(len(key), NEW, np.int32),
         ids=tuple(id_ for chunk in chunks for id_ in chunk.ids),
-        numbers=ReceiptNumbers.concatenate(chunk.numbers for chunk in chunks),
+        numbers=numbers,
+        words=receipt_words(numbers),
     )
     return _write(staging, receipts.to_bytes())
 
@@ -124,7 +125,7 @@ def find_near_duplicates(
     pairs = (
         pieces  # (partition, ByteRange)
         | "ByPartition" >> beam.GroupByKey()
-        | "Compare" >> beam.FlatMap(_compare, inputs=inputs)  # (number, [NearPair])
+        | "Compare" >> beam.FlatMap(compare, inputs=inputs)  # (number, [NearPair])
         | "GatherPairs" >> beam.GroupByKey()
         | "DistinctPairs" >> beam.MapTuple(lambda _, parts: sorted(set().union(*parts)))
     )  # [NearPair]
@@ -173,11 +174,12 @@ def _read(numbered: Numbered) -> NumberedReceipts:
 
 
 def _write_words(numbered: Numbered, *, staging: Staging) -> str:
-    words = _read(numbered).words()
+    words = _read(numbered).words
     return write_hashes(staging, words[words != NO_WORD])
 
 
-def _partitions(inputs: int) -> int:
+def partitions(inputs: int) -> int:
+    """Number of partitions of the words of so many inputs."""
     return max(1, inputs * _WORDS_OF_INPUT // _PARTITION_WORDS)
 
 
@@ -186,8 +188,7 @@ def _pieces(
 ) -> Iterator[tuple[int, ByteRange]]:
     """Yields (partition, where the receipts of a bucket lie that have words in it)."""
     receipts = _read(numbered)
-    words = receipts.words()
-    yield from _write_pieces(receipts, words, words != NO_WORD, _partitions(inputs), staging)
+    yield from write_pieces(receipts, receipts.words != NO_WORD, partitions(inputs), staging)
 
 
 def _old_pieces(
@@ -205,34 +206,32 @@ def _old_pieces(
             split=np.full(len(lookup), old.split, np.int32),
             ids=("",) * len(lookup),
             numbers=lookup.numbers,
+            words=receipt_words(lookup.numbers),
         )
-        words = receipts.words()
-        shared = among(words.ravel(), hashes).reshape(words.shape)
+        shared = among(receipts.words.ravel(), hashes).reshape(receipts.words.shape)
         rows = np.flatnonzero(shared.any(axis=1))
         if len(rows):
             index = RecordIndex.from_bytes(files.read(files.join(old.directory, shard.index_name)))
             ids = tuple(index.id(row) for row in rows.tolist())
-            found.append((replace(receipts.take(rows), ids=ids), words[rows], shared[rows]))
+            found.append((replace(receipts.take(rows), ids=ids), shared[rows]))
     if found:
-        parts, words_of, shared_of = zip(*found, strict=True)
-        yield from _write_pieces(
+        parts, shared_of = zip(*found, strict=True)
+        yield from write_pieces(
             NumberedReceipts.concatenate(parts),
-            np.concatenate(words_of),
             np.concatenate(shared_of),
-            _partitions(inputs),
+            partitions(inputs),
             staging,
         )
 
 
-def _write_pieces(
+def write_pieces(
     receipts: NumberedReceipts,
-    words: HashArray,
     counts: npt.NDArray[np.bool_],
-    partitions: int,
+    parts: int,
     staging: Staging,
 ) -> Iterator[tuple[int, ByteRange]]:
     """Writes receipts for each partition that has words of them; `counts` are those that count."""
-    partition = words % np.uint64(partitions)
+    partition = receipts.words % np.uint64(parts)
     pieces = {}
     for number in np.unique(partition[counts]).tolist():
         rows = np.flatnonzero((counts & (partition == number)).any(axis=1))
@@ -245,7 +244,7 @@ def _write_pieces(
         offset += len(data)
 
 
-def _compare(
+def compare(
     located: tuple[int, Iterable[ByteRange]], inputs: int
 ) -> Iterator[tuple[int, list[NearPair]]]:
     """Yields (number, pairs) of the near-duplicates among the receipts of a partition."""
@@ -253,7 +252,7 @@ def _compare(
     # In a fixed order, so that retries see the same.
     parts = [NumberedReceipts.from_bytes(data) for data in files.read_ranges(sorted(ranges))]
     receipts = NumberedReceipts.concatenate(parts)
-    wanted = receipts.words() % np.uint64(_partitions(inputs)) == partition
+    wanted = receipts.words % np.uint64(partitions(inputs)) == partition
     gathered: dict[int, list[NearPair]] = {}
     for pair in receipts.pairs(wanted):
         gathered.setdefault(pair.first.key[0] >> (64 - _PAIR_BITS), []).append(pair)

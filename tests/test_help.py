@@ -42,6 +42,7 @@ BENCHMARKS = {
     "benchmarks.interop.tfds": "tensorflow_datasets",
     "benchmarks.interop.tfdv": "tensorflow_data_validation",
     "benchmarks.interop.torch_grain": "psutil",
+    "benchmarks.near_duplicates": "apache_beam",
     "benchmarks.peers": "tensorflow",
     "benchmarks.plan_scale": "numpy",
     "benchmarks.predict_throughput": "numpy",

@@ -21,6 +21,7 @@ from schemas.receipt_numbers import ReceiptNumbers
 WORDS = 8
 MIN_NUMBERS = 5  # distinct ones: two cups of coffee for the same price are two purchases
 MIN_SHARED = 0.8  # of the numbers of the receipt that shows more of them: one may be cropped
+MIN_SHARED_WORDS = 3
 _NEIGHBORS = 4
 _PAIRS_AT_ONCE = 1 << 16
 NO_WORD = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -63,7 +64,10 @@ def receipt_words(numbers: ReceiptNumbers) -> WordArray:
 
 
 def find_pairs(
-    numbers: ReceiptNumbers, word: WordArray, row: Rows, key: npt.NDArray[np.uint64]
+    numbers: ReceiptNumbers,
+    words: WordArray,
+    key: npt.NDArray[np.uint64],
+    wanted: npt.NDArray[np.bool_] | None = None,
 ) -> Pairs:
     """Finds the receipts that are one purchase among those that share a word.
 
@@ -71,26 +75,48 @@ def find_pairs(
     each has a number that the other lacks, they are two, whatever else they share.
 
     Args:
-      numbers: of the receipts.
-      word, row: of shape [m], words, and the receipts that have them.
-      key: uint64 [n, 2], hashes of the receipts' ids: of the order of receipts, nothing follows.
+      numbers: of n receipts.
+      words: uint64 [n, 8], their words.
+      key: uint64 [n, 2], hashes of their ids: of the order of receipts, nothing follows.
+      wanted: bool [n, 8], the words to look at; None for all.
     """
-    words = receipt_words(numbers)
+    has_word = words != NO_WORD
+    row, place = np.nonzero(has_word if wanted is None else has_word & wanted)
+    word = words[row, place]
     # Receipts with the same word are ordered by another MinHash of their words, anew for each word:
     # near-duplicates become neighbors under one word or another, in lists of any length.
     others = _mix(words[row] ^ word[:, None])
-    others[(words[row] == word[:, None]) | (words[row] == NO_WORD)] = NO_WORD
+    others[(words[row] == word[:, None]) | ~has_word[row]] = NO_WORD
     order = np.lexsort((key[row, 1], key[row, 0], others.min(axis=1, initial=NO_WORD), word))
     word, row = word[order], row[order]
     found = []
     for distance in range(1, _NEIGHBORS + 1):
         at = np.flatnonzero(word[distance:] == word[:-distance])
         found.append(np.stack([row[at], row[at + distance]], axis=1))
-    candidates = np.concatenate(found)
-    candidates = np.unique(np.sort(candidates[candidates[:, 0] != candidates[:, 1]]), axis=0)
-    parts = list(_verified(_distinct_numbers(numbers), candidates))
+    candidates = np.sort(np.concatenate(found))
+    candidates = candidates[np.lexsort((candidates[:, 1], candidates[:, 0]))]
+    new = np.append(True, (candidates[1:] != candidates[:-1]).any(axis=1))[: len(candidates)]
+    candidates = candidates[new & (candidates[:, 0] != candidates[:, 1])]
+    candidates = candidates[_share_words(words, candidates)]
+    rows, pairs = np.unique(candidates, return_inverse=True)
+    parts = list(_verified(_distinct_numbers(numbers.take(rows)), pairs.reshape(-1, 2)))
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    return Pairs(first=columns[0], second=columns[1], shared=columns[2], more=columns[3])
+    return Pairs(
+        first=rows[columns[0]], second=rows[columns[1]], shared=columns[2], more=columns[3]
+    )
+
+
+def _share_words(words: WordArray, candidates: Rows) -> npt.NDArray[np.bool_]:
+    """Returns which candidates share three words, or all of a receipt that has fewer."""
+    # With four fifths of the numbers in common, they share six of eight on average.
+    counts = (words != NO_WORD).sum(axis=1)
+    shared = np.zeros(len(candidates), np.int64)
+    for start in range(0, len(candidates), _PAIRS_AT_ONCE):
+        first, second = candidates[start : start + _PAIRS_AT_ONCE].T
+        equal = words[first, :, None] == words[second, None, :]
+        equal &= words[first, :, None] != NO_WORD
+        shared[start : start + _PAIRS_AT_ONCE] = equal.sum(axis=(1, 2))
+    return shared >= np.minimum(counts[candidates].min(axis=1), MIN_SHARED_WORDS)
 
 
 def _verified(

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.near_duplicates.pairs import NO_WORD, WordArray, find_pairs, receipt_words
+from beam_jobs.near_duplicates.pairs import WordArray, find_pairs
 from beam_jobs.near_duplicates.unite import NEW, NearPair, PairedReceipt
 from schemas.receipt_numbers import ReceiptNumbers
 
@@ -24,6 +24,7 @@ class NumberedReceipts:
       split: int32, position of the split; NEW for a new receipt.
       ids: their ids.
       numbers: their numbers.
+      words: uint64 [n, 8], their words, see `receipt_words`.
     """
 
     key: npt.NDArray[np.uint64]
@@ -31,6 +32,7 @@ class NumberedReceipts:
     split: npt.NDArray[np.int32]
     ids: tuple[str, ...]
     numbers: ReceiptNumbers
+    words: WordArray
 
     def __len__(self) -> int:
         return len(self.key)
@@ -43,6 +45,7 @@ class NumberedReceipts:
             split=self.split[rows],
             ids=tuple(self.ids[row] for row in rows.tolist()),
             numbers=self.numbers.take(rows),
+            words=self.words[rows],
         )
 
     @classmethod
@@ -54,11 +57,8 @@ class NumberedReceipts:
             split=np.concatenate([part.split for part in parts]),
             ids=tuple(id_ for part in parts for id_ in part.ids),
             numbers=ReceiptNumbers.concatenate(part.numbers for part in parts),
+            words=np.concatenate([part.words for part in parts]),
         )
-
-    def words(self) -> WordArray:
-        """Returns their words, uint64 [n, 8], see `receipt_words`."""
-        return receipt_words(self.numbers)
 
     def to_bytes(self) -> bytes:
         """Contents of a staging file."""
@@ -71,6 +71,7 @@ class NumberedReceipts:
             ids=np.frombuffer(json.dumps(self.ids).encode(), np.uint8),
             counts=self.numbers.counts,
             values=self.numbers.values,
+            words=self.words,
         )
         return buffer.getvalue()
 
@@ -85,6 +86,7 @@ class NumberedReceipts:
                 split=arrays["split"],
                 ids=tuple(json.loads(arrays["ids"].tobytes())),
                 numbers=numbers,
+                words=arrays["words"],
             )
 
     def _paired(self, row: int) -> PairedReceipt:
@@ -101,11 +103,9 @@ class NumberedReceipts:
     def pairs(self, wanted: npt.NDArray[np.bool_]) -> list[NearPair]:
         """Finds near-duplicates among receipts that share a word; two old ones are no pair.
 
-        `wanted` are the words to look at: bool [n, 8], as `words` has them.
+        `wanted` are the words to look at, bool [n, 8].
         """
-        words = self.words()
-        rows, places = np.nonzero(wanted & (words != NO_WORD))
-        found = find_pairs(self.numbers, words[rows, places], rows, self.key)
+        found = find_pairs(self.numbers, self.words, self.key, wanted)
         pairs = []
         columns: Iterable[tuple[Any, ...]] = zip(
             found.first.tolist(),
