@@ -6,7 +6,7 @@ a staging file, and a runner shuffles only where they lie.
 
 A worker that compares a partition holds some 131,000 words, and 400 bytes for each receipt that
 has one of them; a word that many receipts have makes its partition larger. One worker unites all
-pairs to groups, with some 500 bytes for each pair.
+pairs to groups, with some 1,600 bytes for each pair: 3.2 GB for two million.
 """
 
 import hashlib
@@ -309,7 +309,7 @@ def _tell(
 
 _OUTCOMES = {
     ("drop", True): "dropped",
-    ("drop", False): "kept",  # one of them is dropped for a third
+    ("drop", False): "settled",  # one of them is dropped for a third
     ("group", False): "grouped",
     ("group", True): "refused",
 }

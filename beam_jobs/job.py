@@ -266,8 +266,8 @@ def _find_near_duplicates(
     """Finds near-duplicates, if that is asked for."""
     if not options.takes_numbers:
         return FoundNearDuplicates(references=references, groups=groups)
-    # Not those that the ids are looked for in: Beam's local runner (2.72) would wait for what comes
-    # from them, the references, before it hands them on.
+    # Listed anew: with the collection in which ids are looked for, whose results these side inputs
+    # come from, Beam's local runner (2.72) ends with "watermark-pending bundles did not execute".
     base = options.base
     old = list_old_shards(references.pipeline, base, "OldNumbers") if base else None
     return find_near_duplicates(

@@ -100,7 +100,7 @@ def _row(name: str, receipts: Path, folder: Path) -> list[dict[str, object]]:
     images = {row["id"]: receipts.parent / row["image"] for row in rows}
     output = folder / f"{receipts.parent.name}-dataset"
     command = ["-m", "beam_jobs.build", "--input", str(receipts), "--output", str(output)]
-    subprocess.run([sys.executable, *command, "--quiet"], check=True, stdout=sys.stderr)
+    subprocess.run([sys.executable, *command, "--quiet"], check=True, stdout=subprocess.DEVNULL)
     split = split_of(output)
     found = {
         frozenset((line["id"], line["near_duplicate_of"]))

@@ -35,6 +35,7 @@ BENCHMARKS = {
     "benchmarks.build_throughput": "psutil",
     "benchmarks.deal_scale": "psutil",
     "benchmarks.engines": "apache_beam",
+    "benchmarks.found_layouts": "apache_beam",
     "benchmarks.input_throughput": "tensorflow",
     "benchmarks.interop": "numpy",
     "benchmarks.interop.dali": "nvidia.dali",

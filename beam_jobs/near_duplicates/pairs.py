@@ -71,15 +71,30 @@ def find_pairs(
 ) -> Pairs:
     """Finds the receipts that are one purchase among those that share a word.
 
-    Two receipts are one purchase if one has all numbers of the other, and at most a fifth more. If
-    each has a number that the other lacks, they are two, whatever else they share.
+    Two receipts are one purchase if one has all numbers of the other, and these are at least four
+    fifths of its own. If each has a number that the other lacks, they are two purchases, whatever
+    else they share.
 
     Args:
       numbers: of n receipts.
       words: uint64 [n, 8], their words.
-      key: uint64 [n, 2], hashes of their ids: of the order of receipts, nothing follows.
+      key: uint64 [n, 2], hashes of their ids: from the order of the receipts, nothing follows.
       wanted: bool [n, 8], the words to look at; None for all.
     """
+    candidates = _candidates(words, key, wanted)
+    candidates = candidates[_share_words(words, candidates)]
+    rows, pairs = np.unique(candidates, return_inverse=True)
+    parts = list(_verified(_distinct_numbers(numbers.take(rows)), pairs.reshape(-1, 2)))
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    return Pairs(
+        first=rows[columns[0]], second=rows[columns[1]], shared=columns[2], more=columns[3]
+    )
+
+
+def _candidates(
+    words: WordArray, key: npt.NDArray[np.uint64], wanted: npt.NDArray[np.bool_] | None
+) -> Rows:
+    """Returns pairs of neighbors among the receipts with the same word, int64 [pairs, 2]."""
     has_word = words != NO_WORD
     row, place = np.nonzero(has_word if wanted is None else has_word & wanted)
     word = words[row, place]
@@ -96,19 +111,12 @@ def find_pairs(
     candidates = np.sort(np.concatenate(found))
     candidates = candidates[np.lexsort((candidates[:, 1], candidates[:, 0]))]
     new = np.append(True, (candidates[1:] != candidates[:-1]).any(axis=1))[: len(candidates)]
-    candidates = candidates[new & (candidates[:, 0] != candidates[:, 1])]
-    candidates = candidates[_share_words(words, candidates)]
-    rows, pairs = np.unique(candidates, return_inverse=True)
-    parts = list(_verified(_distinct_numbers(numbers.take(rows)), pairs.reshape(-1, 2)))
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    return Pairs(
-        first=rows[columns[0]], second=rows[columns[1]], shared=columns[2], more=columns[3]
-    )
+    return candidates[new]
 
 
 def _share_words(words: WordArray, candidates: Rows) -> npt.NDArray[np.bool_]:
     """Returns which candidates share three words, or all of a receipt that has fewer."""
-    # With four fifths of the numbers in common, they share six of eight on average.
+    # Where the last fifth of a receipt is cropped away, six of eight words stay on average.
     counts = (words != NO_WORD).sum(axis=1)
     shared = np.zeros(len(candidates), np.int64)
     for start in range(0, len(candidates), _PAIRS_AT_ONCE):

@@ -94,8 +94,8 @@ class NearDuplicate:
       near_duplicate_of: an input, or a receipt that the dataset has.
       numbers: distinct numbers that both have.
       more: distinct numbers that only one of them has.
-      outcome: `grouped`, `dropped` (the first of them), `kept` (one of them was dropped as another
-        one's near-duplicate), or `refused`: their group would be too large, or in two splits.
+      outcome: `grouped`; `dropped`, which is said of `id`; `settled`, as one of them is dropped for
+        a third receipt; or `refused`: their group would be too large, or in two splits.
     """
 
     id_hash: int

@@ -1,0 +1,37 @@
+"""Layouts that are found, beside those given: the scores, plain clustering, and a small run."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("apache_beam")
+pytest.importorskip("scipy")
+
+from benchmarks import found_layouts
+
+
+def scores(given: list[int], found: list[int]) -> tuple[object, object]:
+    score = found_layouts.score(np.array(given), np.array(found))
+    return score["adjusted Rand index"], score["V-measure"]
+
+
+def test_scores():
+    """Figures of the documentation of scikit-learn, whose functions are the reference."""
+    assert scores([0, 0, 1, 1], [1, 1, 0, 0]) == (1.0, 1.0)
+    assert scores([0, 0, 1, 2], [0, 0, 1, 1]) == (0.571, 0.8)
+    assert scores([0, 0, 1, 1], [0, 0, 1, 2]) == (0.571, 0.8)
+    assert scores([0, 0, 0, 0], [0, 1, 2, 3]) == (0.0, 0.0)
+    assert scores([0, 0], [0, 0]) == (1.0, 1.0)
+
+
+def test_plain_clustering_joins_what_begins_alike():
+    lines = [["ALDI SÜD", "Hauptstr. 12"], ["KIOSK AM DOM", "Domplatz 1"]]
+    labels = found_layouts.cluster_plainly([lines[0], lines[1], lines[0], lines[1]])
+    assert labels[0] == labels[2] != labels[1] == labels[3]
+
+
+def test_it_runs(capsys: pytest.CaptureFixture[str]):
+    assert found_layouts.main(["--count=60"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].split()[:3] == ["receipts", "by", "layouts"]
+    assert [line.split("  ")[0].split()[0] for line in printed[1:]] == ["drawn", "drawn"]
+    assert 0.5 < float(printed[1].split()[-1]) <= 1
