@@ -10,7 +10,9 @@ pairs to groups, with some 1,600 bytes for each pair: 3.2 GB for two million.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -27,6 +29,7 @@ from beam_jobs.near_duplicates.unite import (
     Decisions,
     NearDuplicatesPolicy,
     NearPair,
+    PairKeys,
     drop_repeats,
     unite,
 )
@@ -42,18 +45,25 @@ from beam_jobs.prepare.known import (
 from beam_jobs.prepare.prepared_chunk import PreparedChunk
 from beam_jobs.prepare.references import References, stage_references
 from beam_jobs.prepare.staging import Staging
-from beam_jobs.sharding.duplicates import Duplicate, NearDuplicate
+from beam_jobs.sharding.duplicates import Duplicate
 from beam_jobs.storage import files
+from beam_jobs.storage.checksums import checksum
 from beam_jobs.storage.files import ByteRange
+from beam_jobs.writing.listings import ListedFile, ListedPairs, json_line
+from schemas.file_names import DUPLICATES, NEAR_DUPLICATES, version_file
 from schemas.index import RecordIndex
 from schemas.receipt_numbers import ReceiptNumbers
 
 _PARTITION_WORDS = 1 << 17
 _WORDS_OF_INPUT = 8
-_PAIR_BITS = 10  # pairs are gathered by the first bits of their first receipt's hash
+_LINES_PER_FILE = 100_000
 
-# A bucket, the path of its References, and that of its NumberedReceipts.
-Numbered = tuple[int, str, str]
+
+@dataclass(frozen=True, kw_only=True)
+class United(ListedPairs):
+    """List of the pairs of near-duplicates, and the path of what was decided about them."""
+
+    decisions: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,23 +71,38 @@ class FoundNearDuplicates:
     """Collections that `find_near_duplicates` makes.
 
     Attributes:
-      references: (bucket, path of its References), with the groups that receipts are in now.
-      groups: OldGroups, the splits of groups that the dataset has already; None for a new one.
+      united: United; None if none are looked for.
       dropped: Duplicate, the receipts to be dropped; None if all are kept.
-      listed: NearDuplicate, all pairs; None if none are looked for.
+      groups: OldGroups, the splits of groups that the dataset has already; None for a new one.
     """
 
-    references: beam.PCollection
-    groups: beam.PCollection | None
+    united: AsSingleton | None = None
     dropped: beam.PCollection | None = None
-    listed: beam.PCollection | None = None
+    groups: beam.PCollection | None = None
 
 
-def stage_numbers(chunks: Sequence[PreparedChunk], staging: Staging) -> str:
-    """Writes the numbers of all accepted records of some chunks; returns the path."""
+@dataclass(frozen=True, kw_only=True)
+class NearDuplicatesOptions:
+    """Options of the search.
+
+    Attributes:
+      policy: what becomes of near-duplicates, not `off`.
+      staging: where the staging files go.
+      directory: the directory that is written.
+      version: the version that is made.
+    """
+
+    policy: NearDuplicatesPolicy
+    staging: Staging
+    directory: str
+    version: int
+
+
+def numbered_receipts(chunks: Sequence[PreparedChunk]) -> NumberedReceipts:
+    """Takes the numbers of all accepted records of some chunks."""
     key = np.concatenate([chunk.references.key for chunk in chunks])
     numbers = ReceiptNumbers.concatenate(chunk.numbers for chunk in chunks)
-    receipts = NumberedReceipts(
+    return NumberedReceipts(
         key=key,
         group=np.concatenate([chunk.references.group for chunk in chunks]),
         split=np.full(len(key), NEW, np.int32),
@@ -85,110 +110,92 @@ def stage_numbers(chunks: Sequence[PreparedChunk], staging: Staging) -> str:
         numbers=numbers,
         words=receipt_words(numbers),
     )
-    return _write(staging, receipts.to_bytes())
+
+
+def write_words(receipts: NumberedReceipts, staging: Staging) -> str:
+    """Writes the words of receipts to a staging file; returns its path."""
+    return write_hashes(staging, receipts.words[receipts.words != NO_WORD])
 
 
 def find_near_duplicates(
-    references: beam.PCollection[tuple[int, str]],
-    numbers: beam.PCollection[tuple[int, str]],
+    pieces: beam.PCollection[tuple[int, ByteRange]],
+    words: beam.PCollection[str],
     old: beam.PCollection[OldShards] | None,
+    dropped: beam.PCollection[tuple[int, bytes]] | None,
     groups: beam.PCollection[OldGroups] | None,
     inputs: AsSingleton,
-    *,
-    policy: NearDuplicatesPolicy,
-    staging: Staging,
+    options: NearDuplicatesOptions,
 ) -> FoundNearDuplicates:
     """Finds near-duplicates among the inputs, and of those in the dataset appended to.
 
     Args:
-      references: (bucket, path of its References).
-      numbers: (bucket, path of its NumberedReceipts).
+      pieces: of `write_pieces`.
+      words: paths of `write_words`.
       old: shards of the dataset that is appended to; None for a new one.
+      dropped: (bucket, keys of its exact duplicates); None if none are looked for.
       groups: the splits of groups that the dataset has already; None for a new one.
       inputs: number of inputs.
-      policy: what becomes of them, not `off`.
-      staging: where the staging files go.
+      options: options of the search.
     """
-    pipeline = references.pipeline
-    numbered = (
-        (references, numbers)
-        | "WithNumbers" >> beam.CoGroupByKey()
-        | "Numbered" >> beam.FlatMapTuple(_numbered)
-    )  # Numbered
-    pieces = numbered | "ByWord" >> beam.FlatMap(_pieces, inputs=inputs, staging=staging)
+    pipeline = pieces.pipeline
     if old is not None:
-        wanted = numbered | "Words" >> beam.Map(_write_words, staging=staging)  # path
         old_pieces = old | "OldByWord" >> beam.FlatMap(
-            _old_pieces, wanted=AsList(wanted), inputs=inputs, staging=staging
+            _old_pieces, wanted=AsList(words), inputs=inputs, staging=options.staging
         )
         pieces = (pieces, old_pieces) | "NewAndOldPieces" >> beam.Flatten()
     pairs = (
-        pieces  # (partition, ByteRange)
+        pieces
         | "ByPartition" >> beam.GroupByKey()
-        | "Compare" >> beam.FlatMap(compare, inputs=inputs)  # (number, [NearPair])
-        | "GatherPairs" >> beam.GroupByKey()
-        | "DistinctPairs" >> beam.MapTuple(lambda _, parts: sorted(set().union(*parts)))
-    )  # [NearPair]
-    decisions = AsSingleton(
+        | "Compare" >> beam.FlatMap(_write_pairs, inputs=inputs, staging=options.staging)
+    )  # path
+    found = (
         pipeline
         | "OnceCompared" >> beam.Impulse()
         | "Unite"
-        >> beam.Map(
-            _decide,
-            pairs=AsList(pairs),
+        >> beam.FlatMap(
+            _unite,
+            paths=AsList(pairs),
+            dropped=() if dropped is None else AsList(dropped | "Keys" >> beam.Values()),
             groups=() if groups is None else AsList(groups),
-            policy=policy,
-            staging=staging,
-        )
+            inputs=inputs,
+            options=options,
+        ).with_outputs("dropped", main="united")
     )
-    told = pairs | "Tell" >> beam.FlatMap(
-        _tell, decisions=decisions, inputs=inputs, policy=policy
-    ).with_outputs("dropped", main="listed")
-    if policy == "drop":
-        return FoundNearDuplicates(
-            references=references, groups=groups, dropped=told["dropped"], listed=told["listed"]
-        )
-    references |= "Regroup" >> beam.Map(_regroup, decisions=decisions, staging=staging)
+    united = AsSingleton(found["united"])
+    if options.policy == "drop":
+        return FoundNearDuplicates(united=united, dropped=found["dropped"], groups=groups)
     if groups is not None:
         groups = (
             pipeline
             | "OnceUnited" >> beam.Impulse()
-            | "SplitsOfGroups" >> beam.FlatMap(_splits, decisions=decisions, groups=AsList(groups))
+            | "SplitsOfGroups" >> beam.FlatMap(_splits, united=united, groups=AsList(groups))
         )
-    return FoundNearDuplicates(references=references, groups=groups, listed=told["listed"])
+    return FoundNearDuplicates(united=united, groups=groups)
 
 
-def _numbered(bucket: int, paths: tuple[Iterable[str], Iterable[str]]) -> Iterator[Numbered]:
-    references, numbers = (list(each) for each in paths)
-    if references:
-        yield bucket, references[0], numbers[0]
-
-
-def _read(numbered: Numbered) -> NumberedReceipts:
-    """Reads the receipts of a bucket that its references still hold."""
-    _, path, numbers = numbered
-    receipts = NumberedReceipts.from_bytes(files.read(numbers))
-    kept = set(map(tuple, References.from_bytes(files.read(path)).key.tolist()))
-    rows = [row for row, key in enumerate(map(tuple, receipts.key.tolist())) if key in kept]
-    return receipts.take(np.array(rows, np.int64))
-
-
-def _write_words(numbered: Numbered, *, staging: Staging) -> str:
-    words = _read(numbered).words
-    return write_hashes(staging, words[words != NO_WORD])
+def regroup(located: tuple[int, str], united: United, *, staging: Staging) -> tuple[int, str]:
+    """Gives the records of a bucket the groups that they are in now: (bucket, path)."""
+    bucket, path = located
+    references = References.from_bytes(files.read(path))
+    decided = _read_decisions(united.decisions)
+    new = decided.groups[among(decided.groups[:, 0], np.unique(references.key[:, 0]))]
+    of_key = {(first, second): group for first, second, group in new.tolist()}
+    merged = decided.merged[among(decided.merged[:, 0], np.unique(references.group))]
+    of_group = dict(merged.tolist())
+    if not of_key and not of_group:
+        return located
+    columns = zip(references.key.tolist(), references.group.tolist(), strict=True)
+    group = [
+        of_key.get((first, second), of_group.get(group, group))
+        for (first, second), group in columns
+    ]
+    references = replace(references, group=np.array(group, np.uint64))
+    return bucket, stage_references(references, staging)
 
 
 def partitions(inputs: int) -> int:
     """Number of partitions of the words of so many inputs."""
     return max(1, inputs * _WORDS_OF_INPUT // _PARTITION_WORDS)
-
-
-def _pieces(
-    numbered: Numbered, inputs: int, *, staging: Staging
-) -> Iterator[tuple[int, ByteRange]]:
-    """Yields (partition, where the receipts of a bucket lie that have words in it)."""
-    receipts = _read(numbered)
-    yield from write_pieces(receipts, receipts.words != NO_WORD, partitions(inputs), staging)
 
 
 def _old_pieces(
@@ -244,57 +251,69 @@ def write_pieces(
         offset += len(data)
 
 
-def compare(
-    located: tuple[int, Iterable[ByteRange]], inputs: int
-) -> Iterator[tuple[int, list[NearPair]]]:
-    """Yields (number, pairs) of the near-duplicates among the receipts of a partition."""
+def compare(located: tuple[int, Iterable[ByteRange]], inputs: int) -> list[NearPair]:
+    """Finds the near-duplicates among the receipts of a partition."""
     partition, ranges = located
     # In a fixed order, so that retries see the same.
     parts = [NumberedReceipts.from_bytes(data) for data in files.read_ranges(sorted(ranges))]
     receipts = NumberedReceipts.concatenate(parts)
-    wanted = receipts.words % np.uint64(partitions(inputs)) == partition
-    gathered: dict[int, list[NearPair]] = {}
-    for pair in receipts.pairs(wanted):
-        gathered.setdefault(pair.first.key[0] >> (64 - _PAIR_BITS), []).append(pair)
-    yield from gathered.items()
+    return receipts.pairs(receipts.words % np.uint64(partitions(inputs)) == partition)
 
 
-def _decide(
+def _write_pairs(
+    located: tuple[int, Iterable[ByteRange]], inputs: int, *, staging: Staging
+) -> Iterator[str]:
+    """Yields where the pairs of a partition lie, if there are any."""
+    if pairs := compare(located, inputs):
+        yield _write(staging, json.dumps(sorted(pairs)).encode())
+
+
+def _read_pairs(paths: Sequence[str]) -> list[NearPair]:
+    """Reads the pairs of all partitions, each once: those with several words come several times."""
+    pairs: dict[PairKeys, NearPair] = {}
+    for data in files.read_ranges([(path, 0, sys.maxsize) for path in sorted(paths)]):
+        for pair in map(NearPair.from_json, json.loads(data)):
+            pairs[pair.keys] = pair
+    return sorted(pairs.values())
+
+
+def _unite(
     _: bytes,
     *,
-    pairs: Sequence[Sequence[NearPair]],
+    paths: Sequence[str],
+    dropped: Sequence[bytes],
     groups: Sequence[OldGroups],
-    policy: NearDuplicatesPolicy,
-    staging: Staging,
-) -> str:
-    """Decides what becomes of all pairs; returns where the Decisions lie."""
-    every = [pair for part in pairs for pair in part]
-    if policy == "drop":
-        return _write(staging, drop_repeats(every).to_bytes())
-    old, splits = split_of_groups(groups)
-    of_groups = dict(zip(old.tolist(), splits.tolist(), strict=True))
-    return _write(staging, unite(every, of_groups).to_bytes())
-
-
-def _tell(
-    pairs: Sequence[NearPair], decisions: str, inputs: int, *, policy: NearDuplicatesPolicy
+    inputs: int,
+    options: NearDuplicatesOptions,
 ) -> Iterator[Any]:
-    """Yields what became of pairs: NearDuplicate and, tagged, Duplicate."""
-    decided = _read_decisions(decisions)
-    firsts = np.unique(np.array([pair.first.key[0] for pair in pairs], np.uint64))
-    told = decided.dropped if policy == "drop" else decided.refused
-    among_these = set(map(tuple, told[among(told[:, 0], firsts)].tolist()))
+    """Decides what becomes of all pairs: yields United and, tagged, Duplicate."""
+    # Of the exact duplicates among them, nothing is left to be decided.
+    gone = set(np.frombuffer(b"".join(dropped), "V16").tolist())
+    pairs = [
+        pair
+        for pair in _read_pairs(paths)
+        if gone.isdisjoint(np.array(key, np.uint64).tobytes() for key in pair.keys)
+    ]
+    if options.policy == "drop":
+        decided = drop_repeats(pairs)
+        told = set(map(tuple, decided.dropped.tolist()))
+    else:
+        old, splits = split_of_groups(groups)
+        decided = unite(pairs, dict(zip(old.tolist(), splits.tolist(), strict=True)))
+        told = set(map(tuple, decided.refused.tolist()))
+    lines = []
     for pair in pairs:
-        is_told = (*pair.first.key, *pair.second.key) in among_these
-        yield NearDuplicate(
-            id_hash=pair.second.key[0],
-            id=pair.second.id,
-            near_duplicate_of=pair.first.id,
-            numbers=pair.shared,
-            more=pair.more,
-            outcome=_OUTCOMES[policy, is_told],
+        is_told = (*pair.first.key, *pair.second.key) in told
+        lines.append(
+            {
+                "id": pair.second.id,
+                "near_duplicate_of": pair.first.id,
+                "numbers": pair.shared,
+                "more": pair.more,
+                "outcome": _OUTCOMES[options.policy, is_told],
+            }
         )
-        if policy == "drop" and is_told:
+        if options.policy == "drop" and is_told:
             yield TaggedOutput(
                 "dropped",
                 Duplicate(
@@ -305,42 +324,40 @@ def _tell(
                     same_labels=None,
                 ),
             )
+    yield United(
+        decisions=_write(options.staging, decided.to_bytes()),
+        listings=tuple(_write_listings(lines, options)),
+        pairs=len(pairs),
+    )
 
 
+# What became of a pair: `settled`, as one of them is dropped for a third receipt; `refused`, as its
+# group would be too large, or in two splits.
 _OUTCOMES = {
     ("drop", True): "dropped",
-    ("drop", False): "settled",  # one of them is dropped for a third
+    ("drop", False): "settled",
     ("group", False): "grouped",
     ("group", True): "refused",
 }
 
 
-def _regroup(located: tuple[int, str], decisions: str, *, staging: Staging) -> tuple[int, str]:
-    """Gives the records of a bucket the groups that they are in now: (bucket, path)."""
-    bucket, path = located
-    references = References.from_bytes(files.read(path))
-    decided = _read_decisions(decisions)
-    new = decided.groups[among(decided.groups[:, 0], np.unique(references.key[:, 0]))]
-    of_key = {(first, second): group for first, second, group in new.tolist()}
-    of_group = dict(
-        decided.merged[among(decided.merged[:, 0], np.unique(references.group))].tolist()
-    )
-    if not of_key and not of_group:
-        return located
-    group = [
-        of_key.get((first, second), of_group.get(group, group))
-        for (first, second), group in zip(
-            references.key.tolist(), references.group.tolist(), strict=True
-        )
-    ]
-    references = replace(references, group=np.array(group, np.uint64))
-    return bucket, stage_references(references, staging)
+def _write_listings(
+    lines: Sequence[Mapping[str, Any]], options: NearDuplicatesOptions
+) -> Iterator[ListedFile]:
+    """Writes the list of pairs; yields its files."""
+    starts = range(0, len(lines), _LINES_PER_FILE)
+    for number, start in enumerate(starts):
+        suffix = f"{number:05d}-of-{len(starts):05d}"
+        path = version_file(options.version, f"{DUPLICATES}/{NEAR_DUPLICATES}.jsonl-{suffix}")
+        data = b"".join(map(json_line, lines[start : start + _LINES_PER_FILE]))
+        files.write(files.join(options.directory, path), data)
+        yield path, checksum(data)
 
 
-def _splits(_: bytes, decisions: str, groups: Sequence[OldGroups]) -> Iterator[OldGroups]:
+def _splits(_: bytes, united: United, groups: Sequence[OldGroups]) -> Iterator[OldGroups]:
     """Yields the splits of groups that old receipts are in, also of those that are made here."""
     yield from groups
-    splits = _read_decisions(decisions).splits
+    splits = _read_decisions(united.decisions).splits
     for split in np.unique(splits[:, 1]).tolist():
         yield split, splits[splits[:, 1] == split, 0].tobytes()
 

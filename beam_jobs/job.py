@@ -18,10 +18,16 @@ from beam_jobs.errors import BuildError
 from beam_jobs.find_layouts import KeyedDescriptors, find_layouts
 from beam_jobs.find_near_duplicates import (
     FoundNearDuplicates,
+    NearDuplicatesOptions,
     find_near_duplicates,
-    stage_numbers,
+    numbered_receipts,
+    partitions,
+    regroup,
+    write_pieces,
+    write_words,
 )
 from beam_jobs.merge_layouts import merge_layouts
+from beam_jobs.near_duplicates.pairs import NO_WORD
 from beam_jobs.options import Base, BuildOptions, InputOptions
 from beam_jobs.prepare.dry_run import DryRunPreparer
 from beam_jobs.prepare.known import (
@@ -51,7 +57,7 @@ from beam_jobs.writing.listings import WriteDuplicates, WriteQuarantine, sum_pai
 from beam_jobs.writing.output import check_finished, check_foreign, read_manifest
 from beam_jobs.writing.publish import ChunkSummary, Publisher
 from beam_jobs.writing.shards import ShardWriter
-from schemas.file_names import DUPLICATES, NEAR_DUPLICATES, QUARANTINE, version_file
+from schemas.file_names import QUARANTINE, version_file
 
 # A bucket, where its rows lie, and the lookups (as bytes) of those that the dataset has already.
 Bucket = tuple[int, Iterable[ByteRange], Iterable[bytes]]
@@ -76,11 +82,13 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     prepared = buckets | "Prepare" >> prepare(preparer, inputs, options)
     pixels, groups = _find_pixels_and_groups(prepared, old)
     duplicates = pixels | "FindDuplicates" >> FindDuplicates(inputs)  # Duplicate
-    references = prepared["references"] | "DropDuplicates" >> _DropDuplicates(duplicates, staging)
-    near = _find_near_duplicates(references, prepared, groups, inputs, options)
-    references, groups = near.references, near.groups
+    dropped = _keys_by_bucket(duplicates, "KeysOfDuplicates")
+    references = prepared["references"] | "DropDuplicates" >> _DropDuplicates(dropped, staging)
+    near = _find_near_duplicates(prepared, dropped, groups, inputs, options)
+    references = _regrouped(references, near, staging)
     if near.dropped is not None:
-        references |= "DropNearDuplicates" >> _DropDuplicates(near.dropped, staging)
+        dropped = _keys_by_bucket(near.dropped, "KeysOfNearDuplicates")
+        references |= "DropNearDuplicates" >> _DropDuplicates(dropped, staging)
         duplicates = (duplicates, near.dropped) | "AllDuplicates" >> beam.Flatten()
     duplicate_counts = (
         duplicates
@@ -97,7 +105,7 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
             duplicates=duplicate_counts,
             known=_count_known(prepared["summaries"]),
         ),
-        () if groups is None else AsList(groups),
+        () if near.groups is None else AsList(near.groups),
         options,
     )
     writer = ShardWriter(
@@ -113,18 +121,7 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     quarantine = prepared["rejected"] | "Quarantine" >> WriteQuarantine(
         finished, version_file(options.version, QUARANTINE)
     )
-    listed = duplicates | "ListDuplicates" >> WriteDuplicates(finished, options.version, DUPLICATES)
-    listings, near_count = [quarantine, listed], 0
-    if near.listed is not None:
-        listings.append(
-            near.listed
-            | "ListNearDuplicates" >> WriteDuplicates(finished, options.version, NEAR_DUPLICATES)
-        )
-        near_count = (
-            near.listed
-            | "One" >> beam.Map(lambda _: 1)
-            | "CountNearDuplicates" >> beam.CombineGlobally(sum).as_singleton_view()
-        )
+    listed = duplicates | "ListDuplicates" >> WriteDuplicates(finished, options.version)
     _publish(
         plan,
         options,
@@ -132,8 +129,8 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         chunks=AsList(prepared["summaries"]),
         **written.side_inputs(),
         duplicates=duplicate_counts,
-        near_duplicates=near_count,
-        listings=AsList(listings | "Listings" >> beam.Flatten()),
+        near_duplicates=near.united,
+        listings=AsList((quarantine, listed) | "Listings" >> beam.Flatten()),
         vocabularies=vocabularies,
         **made,
     )
@@ -152,8 +149,9 @@ def add_dry_run(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     buckets, inputs = read_buckets(pipeline, options, seed=options.seed, old=old)
     prepared = buckets | "DryRun" >> prepare(preparer, inputs, options)
     _, groups = _find_pixels_and_groups(prepared, old)
-    near = _find_near_duplicates(prepared["references"], prepared, groups, inputs, options)
-    references, _ = _with_layouts(near.references, prepared, inputs, options)
+    near = _find_near_duplicates(prepared, None, groups, inputs, options)
+    references = _regrouped(prepared["references"], near, options.staging)
+    references, _ = _with_layouts(references, prepared, inputs, options)
     plan_shards(
         references,
         inputs,
@@ -257,28 +255,41 @@ def _find_pixels_and_groups(
 
 
 def _find_near_duplicates(
-    references: beam.PCollection[tuple[int, str]],
     prepared: Any,
+    dropped: beam.PCollection[tuple[int, bytes]] | None,
     groups: beam.PCollection[OldGroups] | None,
     inputs: AsSingleton,
     options: BuildOptions,
 ) -> FoundNearDuplicates:
     """Finds near-duplicates, if that is asked for."""
     if not options.takes_numbers:
-        return FoundNearDuplicates(references=references, groups=groups)
+        return FoundNearDuplicates(groups=groups)
     # Listed anew: with the collection in which ids are looked for, whose results these side inputs
     # come from, Beam's local runner (2.72) ends with "watermark-pending bundles did not execute".
-    base = options.base
-    old = list_old_shards(references.pipeline, base, "OldNumbers") if base else None
+    pieces, base = prepared["pieces"], options.base
     return find_near_duplicates(
-        references,
-        prepared["numbers"],
-        old,
+        pieces,
+        prepared["words"],
+        list_old_shards(pieces.pipeline, base, "OldNumbers") if base else None,
+        dropped,
         groups,
         inputs,
-        policy=options.near_duplicates,
-        staging=options.staging,
+        NearDuplicatesOptions(
+            policy=options.near_duplicates,
+            staging=options.staging,
+            directory=options.finished_directory,
+            version=options.version,
+        ),
     )
+
+
+def _regrouped(
+    references: beam.PCollection[tuple[int, str]], near: FoundNearDuplicates, staging: Staging
+) -> beam.PCollection[tuple[int, str]]:
+    """Gives the records of all buckets the groups that near-duplicates make."""
+    if near.united is None or near.dropped is not None:
+        return references
+    return references | "Regroup" >> beam.Map(regroup, united=near.united, staging=staging)
 
 
 def _with_layouts(
@@ -417,8 +428,9 @@ def prepare(preparer: Preparer, inputs: AsSingleton, options: InputOptions) -> b
 
     Tagged outputs: "pixels" (Pixels), "rejected" (Rejected), "summaries" (ChunkSummary) and, of
     what is appended, "hashes" (paths of pixels' hashes and of groups). Where layouts are to be
-    found, also "descriptors" (bucket, path of its KeyedDescriptors); where near-duplicates are,
-    "numbers" (bucket, path of its NumberedReceipts).
+    found, also "descriptors" (bucket, path of its KeyedDescriptors). Where near-duplicates are
+    looked for, also "pieces" of `write_pieces` and, of what is appended, "words" (paths of
+    `write_words`).
     """
     staging, appends = options.staging, options.base is not None
     finds_layouts = isinstance(options, BuildOptions) and options.finds_layouts
@@ -445,34 +457,57 @@ def prepare(preparer: Preparer, inputs: AsSingleton, options: InputOptions) -> b
             descriptors = KeyedDescriptors.of_chunks(chunks)
             yield TaggedOutput("descriptors", (bucket, descriptors.staged(staging)))
         if takes_numbers:
-            yield TaggedOutput("numbers", (bucket, stage_numbers(chunks, staging)))
+            receipts = numbered_receipts(chunks)
+            counts, parts = receipts.words != NO_WORD, partitions(inputs)
+            for piece in write_pieces(receipts, counts, parts, staging):
+                yield TaggedOutput("pieces", piece)
+            if appends:
+                yield TaggedOutput("words", write_words(receipts, staging))
         for chunk in chunks:
             yield TaggedOutput("summaries", ChunkSummary.of(chunk))
             yield from (TaggedOutput("rejected", rejected) for rejected in chunk.rejected)
 
     return beam.FlatMap(prepare_bucket, inputs=inputs).with_outputs(
-        "pixels", "rejected", "summaries", "hashes", "descriptors", "numbers", main="references"
+        "pixels",
+        "rejected",
+        "summaries",
+        "hashes",
+        "descriptors",
+        "pieces",
+        "words",
+        main="references",
+    )
+
+
+def _keys_by_bucket(
+    duplicates: beam.PCollection[Duplicate], label: str
+) -> beam.PCollection[tuple[int, bytes]]:
+    """Joins the keys of duplicates: (bucket, keys of its duplicates, one behind the other)."""
+    return (
+        duplicates
+        | label >> beam.Map(lambda one: (one.bucket, one.key))
+        | f"{label}Joined" >> beam.CombinePerKey(b"".join)
     )
 
 
 class _DropDuplicates(beam.PTransform):
-    """Drops duplicates from the references of all buckets: (bucket, path of its References)."""
+    """Drops records from the references of all buckets: (bucket, path of its References).
 
-    def __init__(self, duplicates: beam.PCollection[Duplicate], staging: Staging) -> None:
+    Args:
+      dropped: of `_keys_by_bucket`.
+      staging: where the staging files go.
+    """
+
+    def __init__(self, dropped: beam.PCollection[tuple[int, bytes]], staging: Staging) -> None:
         super().__init__()
-        self._duplicates = duplicates
+        self._dropped = dropped
         self._staging = staging
 
     def expand(
         self, references: beam.PCollection[tuple[int, str]]
     ) -> beam.PCollection[tuple[int, str]]:
-        dropped = (
-            self._duplicates
-            | "KeyOfDuplicate" >> beam.Map(lambda one: (one.bucket, one.key))
-            | "JoinKeys" >> beam.CombinePerKey(b"".join)
-        )  # (bucket, keys of its duplicates, one behind the other)
         return (
-            (references, dropped)
+            (references, self._dropped)
             | "With" >> beam.CoGroupByKey()  # (bucket, ([path of its References], [keys]))
             | "Without" >> beam.Map(_without, staging=self._staging)
         )
@@ -494,7 +529,7 @@ def _without(
 
 
 def _publish(
-    plan: beam.PCollection[Plan], options: BuildOptions, **written: beam.pvalue.AsSideInput
+    plan: beam.PCollection[Plan], options: BuildOptions, **written: beam.pvalue.AsSideInput | None
 ) -> None:
     """Publishes the dataset; `written` are the arguments of `Publisher.publish` but the plan."""
     publisher = Publisher(

@@ -25,8 +25,6 @@ from beam_jobs.running.import_messages import hide_import_messages
 if __name__ in ("__main__", "__mp_main__"):  # the program, and the processes that draw
     hide_import_messages()
 
-from scipy.cluster.hierarchy import fcluster, linkage
-
 from beam_jobs.sources.sroie import IMAGE_FOLDER, sroie_row
 from beam_jobs.storage import files
 from benchmarks.harness.command import benchmark_parser
@@ -118,6 +116,9 @@ def layout_of(directory: Path) -> dict[str, str]:
 
 def cluster_plainly(receipts: Sequence[Sequence[str]]) -> IntArray:
     """Clusters receipts by the tf-idf of their first lines; returns the cluster of each."""
+    # Imported here, as it adds a filter of warnings.
+    from scipy.cluster.hierarchy import fcluster, linkage
+
     counts = [_grams(lines[:_LINES]) for lines in receipts]
     place = {gram: at for at, gram in enumerate(sorted(set().union(*counts)))}
     values = np.zeros((len(counts), len(place)), np.float32)

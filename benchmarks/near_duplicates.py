@@ -24,8 +24,6 @@ from beam_jobs.running.import_messages import hide_import_messages
 if __name__ in ("__main__", "__mp_main__"):  # the program, and the processes that it measures in
     hide_import_messages()
 
-from scipy.fft import dct
-
 from beam_jobs.find_near_duplicates import compare, partitions, write_pieces
 from beam_jobs.near_duplicates.pairs import NO_WORD, receipt_words
 from beam_jobs.near_duplicates.receipts import NumberedReceipts
@@ -170,6 +168,9 @@ def hashed_pairs(images: Mapping[str, Path]) -> set[Pair]:
 
 def perceptual_hash(path: Path) -> npt.NDArray[np.bool_]:
     """Hashes an image to 64 bits: the signs of its 8 × 8 lowest frequencies about their median."""
+    # Imported here, as it adds a filter of warnings.
+    from scipy.fft import dct
+
     with Image.open(path) as image:
         gray = np.asarray(image.convert("L").resize((32, 32), Image.Resampling.LANCZOS), float)
     low = dct(dct(gray, axis=0), axis=1)[:8, :8]
@@ -240,8 +241,7 @@ def search(folder: str, count: int) -> dict[str, float]:
     written_s = time.perf_counter() - started
     found: set[NearPair] = set()
     for part in sorted(ranges):
-        for _, pairs in compare((part, ranges[part]), count):
-            found.update(pairs)
+        found.update(compare((part, ranges[part]), count))
     compared_s = time.perf_counter() - started
     decided = unite(found, {})
     return {

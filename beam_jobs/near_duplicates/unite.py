@@ -5,7 +5,7 @@ Plain Python: every step depends on those before. It takes some 1,600 bytes for 
 
 import hashlib
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self
@@ -55,6 +55,16 @@ class NearPair(NamedTuple):
     shared: int
     more: int
 
+    @classmethod
+    def from_json(cls, values: Sequence[Any]) -> Self:
+        """Makes a pair of what `json.dumps` makes of one."""
+        first, second, shared, more = values
+        receipts = [
+            PairedReceipt(is_new=is_new, key=(key[0], key[1]), group=group, split=split, id=id_)
+            for is_new, key, group, split, id_ in (first, second)
+        ]
+        return cls(first=receipts[0], second=receipts[1], shared=shared, more=more)
+
     @property
     def keys(self) -> PairKeys:
         """Keys of both receipts."""
@@ -63,7 +73,7 @@ class NearPair(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Decisions:
-    """What becomes of pairs; arrays of uint64.
+    """Decisions about pairs; arrays of uint64.
 
     Attributes:
       groups: [n, 3], two words of the key of a new receipt, and the hash of its group; ascending.

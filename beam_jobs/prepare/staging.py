@@ -69,8 +69,9 @@ class Staging:
           layouts/SHA256              Prepare,      Sample, Cluster,
                                       Sample,       AssignLayouts,
                                       Cluster       Publish
-          near-duplicates/SHA256      Prepare,      ByWord, Compare,
-                                      ByWord,       Tell, Regroup
+          near-duplicates/SHA256      Prepare,      Compare, Unite,
+                                      OldByWord,    Regroup
+                                      Compare,
                                       Unite
           plan.json                   Plan          progress bar, dry run
           starts                      Plan          Deal

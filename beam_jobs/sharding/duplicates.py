@@ -84,28 +84,6 @@ class Duplicate:
         return int.from_bytes(self.key[:8], "little")
 
 
-@dataclass(frozen=True, kw_only=True)
-class NearDuplicate:
-    """Two receipts that are one purchase, see `beam_jobs.near_duplicates.pairs`.
-
-    Attributes:
-      id_hash: first 64 bits of the hash of `id`.
-      id: an input.
-      near_duplicate_of: an input, or a receipt that the dataset has.
-      numbers: distinct numbers that both have.
-      more: distinct numbers that only one of them has.
-      outcome: `grouped`; `dropped`, which is said of `id`; `settled`, as one of them is dropped for
-        a third receipt; or `refused`: their group would be too large, or in two splits.
-    """
-
-    id_hash: int
-    id: str
-    near_duplicate_of: str
-    numbers: int
-    more: int
-    outcome: str
-
-
 class FindDuplicates(beam.PTransform):
     """Pixels to Duplicate; `inputs` is the number of rows, a singleton."""
 

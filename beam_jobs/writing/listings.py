@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
@@ -9,7 +10,7 @@ from apache_beam.pvalue import AsList
 
 from beam_jobs.prepare.prepared_chunk import Rejected
 from beam_jobs.prepare.references import hash_words
-from beam_jobs.sharding.duplicates import Duplicate, NearDuplicate
+from beam_jobs.sharding.duplicates import Duplicate
 from beam_jobs.storage import files
 from beam_jobs.storage.checksums import RunningChecksum, checksum
 from schemas.example import decode_example
@@ -19,11 +20,24 @@ from schemas.quarantine import REJECTED_FEATURES
 from schemas.tfrecord import unframe
 
 ListedFile = tuple[str, FileChecksum]
-Listed = Rejected | Duplicate | NearDuplicate
+Listed = Rejected | Duplicate
 Part = tuple[int, int]  # bin, number of the part in it
 _REJECTED_PER_FILE = 1000
 _DUPLICATES_PER_FILE = 100_000
 _FILE_BYTES = 1 << 28  # of the quarantine and of duplicates
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedPairs:
+    """List of the pairs of near-duplicates.
+
+    Attributes:
+      pairs: their number.
+      listings: files of the list.
+    """
+
+    pairs: int
+    listings: tuple[ListedFile, ...]
 
 
 class WriteQuarantine(beam.PTransform):
@@ -71,21 +85,14 @@ class WriteQuarantine(beam.PTransform):
 
 
 class WriteDuplicates(beam.PTransform):
-    """Duplicate or NearDuplicate to (path relative to `directory`, FileChecksum) of their files.
+    """Duplicate to (path relative to `directory`, FileChecksum) of the duplicates' files."""
 
-    Args:
-      directory: the directory that is written.
-      version: the version that is made.
-      stem: beginning of the files' names.
-    """
-
-    def __init__(self, directory: str, version: int, stem: str) -> None:
+    def __init__(self, directory: str, version: int) -> None:
         super().__init__()
         self._directory = directory
         self._version = version
-        self._stem = stem
 
-    def expand(self, duplicates: beam.PCollection) -> beam.PCollection[ListedFile]:
+    def expand(self, duplicates: beam.PCollection[Duplicate]) -> beam.PCollection[ListedFile]:
         return (
             duplicates
             | "Files"
@@ -93,9 +100,9 @@ class WriteDuplicates(beam.PTransform):
             | "Write" >> beam.MapTuple(self._write)
         )
 
-    def _write(self, file: tuple[int, int], duplicates: Sequence[Listed]) -> ListedFile:
+    def _write(self, file: tuple[int, int], duplicates: Sequence[Duplicate]) -> ListedFile:
         number, count = file
-        name = f"{DUPLICATES}/{self._stem}.jsonl-{number:05d}-of-{count:05d}"
+        name = f"{DUPLICATES}/duplicates.jsonl-{number:05d}-of-{count:05d}"
         path = version_file(self._version, name)
         data = b"".join(_duplicate_line(duplicate) for duplicate in duplicates)
         files.write(files.join(self._directory, path), data)
@@ -177,9 +184,9 @@ def _size(value: Listed) -> int:
     return value.length if isinstance(value, Rejected) else len(_duplicate_line(value))
 
 
-def _duplicate_line(duplicate: Listed) -> bytes:
-    hashes = ("bucket", "key", "id_hash")
-    return json_line({name: value for name, value in vars(duplicate).items() if name not in hashes})
+def _duplicate_line(duplicate: Duplicate) -> bytes:
+    fields = ("id", "duplicate_of", "same_labels")
+    return json_line({name: getattr(duplicate, name) for name in fields})
 
 
 def _order(value: Listed) -> tuple[tuple[int, int], str]:

@@ -17,7 +17,7 @@ from beam_jobs.sharding.deal import Plan
 from beam_jobs.sharding.splits import IntArray
 from beam_jobs.storage import files
 from beam_jobs.storage.checksums import checksum
-from beam_jobs.writing.listings import ListedFile
+from beam_jobs.writing.listings import ListedFile, ListedPairs
 from beam_jobs.writing.output import (
     read_centroids,
     read_excluded,
@@ -113,7 +113,7 @@ class Publisher:
         summaries: Summaries,
         category_counts: CategoryCounts,
         duplicates: tuple[int, int],
-        near_duplicates: int,
+        near_duplicates: ListedPairs | None,
         listings: Sequence[ListedFile],
         vocabularies: Vocabularies,
         centroids: str | None = None,
@@ -130,7 +130,7 @@ class Publisher:
           category_counts: (split, category) to the records of each value; values at the end that
             no record has may be missing.
           duplicates: their number, and the number of those that differ in their labels.
-          near_duplicates: number of pairs of near-duplicates.
+          near_duplicates: the list of near-duplicates; None if none were looked for.
           listings: the quarantine's and the duplicates' files, with their checksums.
           vocabularies: category name to its vocabulary.
           centroids: path of the centroids of the layouts, if they were found.
@@ -160,12 +160,13 @@ class Publisher:
             written=sum(one.shard.records for one in shards),
             duplicates=duplicates[0],
             duplicates_with_other_labels=duplicates[1],
-            near_duplicates=near_duplicates,
+            near_duplicates=near_duplicates.pairs if near_duplicates else 0,
             quarantined=dict(quarantined),
             clipped_boxes=sum(chunk.clipped_boxes for chunk in chunks),
             known=known,
         )
         older = read_manifest(self.base.directory, self.base.version) if self.base else None
+        listed = dict([*listings, *(near_duplicates.listings if near_duplicates else ())])
         manifest, described = self.describe(
             counts,
             fingerprint.hexdigest(),
@@ -173,13 +174,13 @@ class Publisher:
             summaries,
             category_counts,
             {name: vocabulary.values for name, vocabulary in vocabularies.items()},
-            listings=dict(listings),
+            listings=listed,
             older=older.generations if older else (),
             about_layouts=self._about_layouts(older, centroids, spellings),
         )
         if self.base:
             described |= _excluded_before(self.base, manifest)
-        self._publish(manifest, described, shards, dict(listings))
+        self._publish(manifest, described, shards, listed)
 
     def publish_compacted(
         self,

@@ -204,6 +204,7 @@ def test_every_staged_file_is_told_from_foreign_ones(bad_table: Path, build, tmp
         "plan.json",
         "prepared",
         "publishing",
+        "near-duplicates",
         "references",
         "rows",
         "starts",

@@ -104,9 +104,9 @@ def test_duplicates_are_bounded_in_number_and_bytes(
         for number in range(60)
     ]
     monkeypatch.setattr(listings, "_FILE_BYTES", 1500)
-    found = written(values, WriteDuplicates(str(tmp_path / "small"), 1, "duplicates"))
+    found = written(values, WriteDuplicates(str(tmp_path / "small"), 1))
     assert len(found) > 60 * 150 // 1500
     assert all(each.size_bytes <= 1500 for _, each in found)
     monkeypatch.undo()
     monkeypatch.setattr(listings, "_DUPLICATES_PER_FILE", 20)
-    assert len(written(values, WriteDuplicates(str(tmp_path / "few"), 1, "duplicates"))) == 3
+    assert len(written(values, WriteDuplicates(str(tmp_path / "few"), 1))) == 3

@@ -73,7 +73,7 @@ def publish(
         summaries={},
         category_counts={("train", LAYOUT): np.array(counts)},
         duplicates=(0, 0),
-        near_duplicates=0,
+        near_duplicates=None,
         listings=[],
         vocabularies={LAYOUT: Vocabulary(("alpha", "beta", "gamma"))},
     )
