@@ -13,13 +13,13 @@ import numpy as np
 from apache_beam.pvalue import AsSingleton
 
 from beam_jobs.errors import BuildError
-from beam_jobs.job import list_old_shards
 from beam_jobs.layouts.descriptors import layouts_were_made
 from beam_jobs.options import CompactOptions
 from beam_jobs.prepare.chunks import bucket_count, range_shift
 from beam_jobs.prepare.known import HashArray, OldGroups, OldShards
 from beam_jobs.prepare.references import LOCATION, References, stage_references
 from beam_jobs.prepare.staging import Staging
+from beam_jobs.prepare_inputs import list_old_shards
 from beam_jobs.shard_plan import LeftOut, plan_shards
 from beam_jobs.storage import files
 from beam_jobs.storage.files import ByteRange

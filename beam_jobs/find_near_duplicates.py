@@ -2,7 +2,8 @@
 
 Receipts with a word in common (`beam_jobs.near_duplicates.pairs`) meet on one worker. Words are
 spread over partitions by their hash: a bucket writes the receipts that have words of a partition to
-a staging file, and a runner shuffles only where they lie.
+a staging file, and a runner shuffles only where they lie. The pairs go through staging files, too:
+each exchange of a cluster takes network buffers, of which Flink has few.
 
 A worker that compares a partition holds some 131,000 words, and 400 bytes for each receipt that
 has one of them; a word that many receipts have makes its partition larger. One worker unites all
@@ -22,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
-from beam_jobs.near_duplicates.pairs import NO_WORD, receipt_words
+from beam_jobs.near_duplicates.pairs import NO_WORD, WORDS, receipt_words
 from beam_jobs.near_duplicates.receipts import NumberedReceipts
 from beam_jobs.near_duplicates.unite import (
     NEW,
@@ -54,8 +55,7 @@ from schemas.file_names import DUPLICATES, NEAR_DUPLICATES, version_file
 from schemas.index import RecordIndex
 from schemas.receipt_numbers import ReceiptNumbers
 
-_PARTITION_WORDS = 1 << 17
-_WORDS_OF_INPUT = 8
+_PARTITION_WORDS = 1 << 17  # compared by one worker
 _LINES_PER_FILE = 100_000
 
 
@@ -195,7 +195,7 @@ def regroup(located: tuple[int, str], united: United, *, staging: Staging) -> tu
 
 def partitions(inputs: int) -> int:
     """Number of partitions of the words of so many inputs."""
-    return max(1, inputs * _WORDS_OF_INPUT // _PARTITION_WORDS)
+    return max(1, inputs * WORDS // _PARTITION_WORDS)
 
 
 def _old_pieces(

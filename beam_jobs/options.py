@@ -228,6 +228,11 @@ class BuildOptions(DealOptions, InputOptions):
                 "layout_from must not be text where the input is a folder of images, which has no "
                 "boxes: give a table that has them, or choose column or none"
             )
+        if self.near_duplicates == "drop" and self.source.format == "folder":
+            raise ValueError(
+                "near_duplicates must not be drop where the input is a folder of images, which has "
+                "no boxes with text: give a table that has them, or leave it out"
+            )
         if self.merge_spellings and self.layout_from != "column":
             raise ValueError(
                 f"`merge_spellings` is for names that people gave, and `layout_from` is "

@@ -1,7 +1,7 @@
 """The prediction as a Beam pipeline: rows in, a directory of predictions out.
 
-The first half is the build's own (`beam_jobs.job`): rows come in chunks, and a chunk goes to a
-staging file. What is staged of a row are its predictions.
+The first half is the build's own (`beam_jobs.prepare_inputs`): rows come in chunks, and a chunk
+goes to a staging file. What is staged of a row are its predictions.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,13 +10,13 @@ from functools import partial
 import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton
 
-from beam_jobs.job import count_reasons, prepare, read_buckets
 from beam_jobs.prediction.options import PredictOptions
 from beam_jobs.prediction.prediction_file import PredictionWriter, WrittenFile
 from beam_jobs.prediction.predictor import ChunkPredictor
 from beam_jobs.prediction.publish import PredictionPublisher, check_predictions_output
 from beam_jobs.prediction.records import RecordSource
 from beam_jobs.prepare.chunks import bucket_count
+from beam_jobs.prepare_inputs import count_reasons, prepare, read_buckets
 from beam_jobs.shard_plan import check_rejections
 from beam_jobs.writing.listings import WriteQuarantine
 from schemas.file_names import QUARANTINE

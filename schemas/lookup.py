@@ -43,7 +43,7 @@ class RecordLookup:
         """Returns some records, by their positions or a mask."""
         return type(self)(
             **{name: getattr(self, name)[rows] for name in _COLUMNS},
-            numbers=self.numbers and self.numbers.take(rows),
+            numbers=None if self.numbers is None else self.numbers.take(rows),
         )
 
     def to_bytes(self) -> bytes:

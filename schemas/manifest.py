@@ -161,7 +161,8 @@ class Counts:
 
     `quarantined` is by reason code. `known` are inputs that the dataset had already when the others
     were appended. `forgotten` were among the others, until `beam_jobs.forget` was told of them.
-    `near_duplicates` is the number of listed pairs, which are not left out.
+    `near_duplicates` is the number of pairs in their list; an input that was dropped for another
+    one is among the duplicates.
     """
 
     inputs: int

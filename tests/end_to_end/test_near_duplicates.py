@@ -212,3 +212,15 @@ def test_bad_values(rows: list[dict], build, grouped: Path, tmp_path: Path, caps
     with pytest.raises(SystemExit, match="2"):
         build(table, copy, "--append", "--near-duplicates=off")
     assert "was built with group" in capsys.readouterr().err
+
+
+def test_a_folder_has_no_numbers(rows: list[dict], build, tmp_path: Path, capsys):
+    (tmp_path / "in" / "beta").mkdir(parents=True)
+    for row in rows[:3]:
+        shutil.copy(row["image"], tmp_path / "in" / "beta")
+    options = ("--input-format=folder", "--near-duplicates=drop")
+    with pytest.raises(SystemExit, match="2"):
+        build(tmp_path / "in", tmp_path / "out", *options)
+    assert (
+        "--near-duplicates must not be drop where the input is a folder" in capsys.readouterr().err
+    )
