@@ -12,10 +12,11 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from schemas.receipt_numbers import ReceiptNumbers
+from schemas.receipt_numbers import MAX_NUMBERS, ReceiptNumbers
 
 HashArray = npt.NDArray[np.uint64]
 _DTYPE = np.dtype("<u8")
+_HEADERS_BYTES = 1 << 12  # of a lookup file, amply
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,6 +58,11 @@ class RecordLookup:
             }
         np.savez(buffer, **columns)
         return buffer.getvalue()
+
+    @staticmethod
+    def max_bytes(records: int) -> int:
+        """Returns the bytes that the lookup file of so many records has at most."""
+        return records * (48 + 4 + 4 * MAX_NUMBERS) + _HEADERS_BYTES
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:

@@ -8,6 +8,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+MAX_NUMBERS = 256  # of one receipt: a kilobyte in its lookup
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReceiptNumbers:

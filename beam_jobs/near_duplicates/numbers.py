@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 import xxhash
 
 from beam_jobs.sources.row import Row
-from schemas.receipt_numbers import ReceiptNumbers
+from schemas.receipt_numbers import MAX_NUMBERS, ReceiptNumbers
 
 NUMBERS_VERSION = 1
-_MAX_NUMBERS = 256  # of one receipt: a kilobyte in its lookup
 _NUMBER = re.compile(r"\S*\d\S*")
 _PUNCTUATION = "()[]{}<>:;,.*#=-_'\"!?|/\\"
 
@@ -25,7 +24,7 @@ def number_hashes(lines: Iterable[str]) -> list[int]:
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
     words = (word.strip(_PUNCTUATION) for word in _NUMBER.findall(text.casefold()))
-    return [xxhash.xxh32_intdigest(word) for word in words][:_MAX_NUMBERS]
+    return [xxhash.xxh32_intdigest(word) for word in words][:MAX_NUMBERS]
 
 
 def numbers_of(rows: Sequence[Row]) -> ReceiptNumbers:

@@ -24,7 +24,6 @@ from schemas.manifest import Manifest, Shard
 
 HashArray = npt.NDArray[np.uint64]
 _SHARDS_AT_ONCE = 64
-_HEADERS_BYTES = 1 << 12  # of a lookup file, amply
 
 Key = tuple[int, int]
 Known = Mapping[Key, tuple[Key, int]]  # hash of an id to the hashes of its pixels and its labels
@@ -57,8 +56,7 @@ class OldShards:
         """
         paths = [files.join(self.directory, shard.lookup_name) for shard in self.shards]
         # At most so many bytes: what is read ahead from a store is bounded by the sum.
-        # With their numbers they may be larger, and are read all the same.
-        sizes = [48 * shard.records + _HEADERS_BYTES for shard in self.shards]
+        sizes = [RecordLookup.max_bytes(shard.records) for shard in self.shards]
         data = files.read_ranges([(path, 0, size) for path, size in zip(paths, sizes, strict=True)])
         for shard, path, one in zip(self.shards, paths, data, strict=True):
             try:

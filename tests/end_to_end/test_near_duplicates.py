@@ -29,7 +29,7 @@ def row_of(folder: Path, layout: str, number: int, *, photo: int = 0, **more) ->
     texts = [
         f"{layout} 0351 50480",
         f"2024-05-{number % 28 + 1:02d} 12:{number % 60:02d} no {number:06d}",
-        " ".join(f"{cents / 100:.2f}" for cents in rng.integers(100, 9999, 8).tolist()),
+        " ".join(f"{cents / 100:.2f}" for cents in rng.integers(100, 9999, 150).tolist()),
     ]
     for box, text in zip(boxes, texts, strict=True):
         box["text"] = text

@@ -1,9 +1,12 @@
 """The lookup of a shard: its round trip, and what it refuses."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from schemas.lookup import RecordLookup
+from schemas.receipt_numbers import MAX_NUMBERS, ReceiptNumbers
 
 LOOKUP = RecordLookup(
     key=np.array([[1, 2], [2**64 - 1, 0], [3, 3]], np.uint64),
@@ -37,6 +40,15 @@ def test_some_records() -> None:
 def test_forty_eight_bytes_per_record() -> None:
     large = LOOKUP.take(np.zeros(10_000, np.int64))
     assert len(large.to_bytes()) < 48 * 10_000 + 2_000
+
+
+@pytest.mark.parametrize("records", [0, 1, 1000])
+def test_no_file_is_larger_than_the_greatest_size(records: int) -> None:
+    lookup = replace(
+        LOOKUP.take(np.zeros(records, np.int64)),
+        numbers=ReceiptNumbers.of([range(MAX_NUMBERS)] * records),
+    )
+    assert len(lookup.to_bytes()) <= RecordLookup.max_bytes(records)
 
 
 @pytest.mark.parametrize("data", [b"", b"PK", LOOKUP.to_bytes()[:-30]])
