@@ -69,6 +69,11 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
                 print(_ALREADY_PUBLISHED)
                 return 0
             if args.dry_run:
+                if options.layouts_need_images:
+                    raise ValueError(
+                        f"--dry-run reads no image, and --layout-from {options.layout_from} finds "
+                        "layouts by them: leave one of the two out"
+                    )
                 options = stack.enter_context(_dry_run_options(options))
         except (ValueError, BuildError) as error:
             parser.error(str(error))

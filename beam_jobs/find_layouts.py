@@ -5,8 +5,8 @@ a sample of them. What is near none of these clusters is sampled again, so that 
 found, too: of 50 million receipts, the first sample of 10,000 finds the layouts that have more than
 some 5,000 receipts, and the next one those of the few that are left.
 
-A worker holds the descriptors of a bucket and the centroids of all layouts, with 5 KB for each of
-them. A build finds at most 3 · 10,000 layouts, and an append may add as many. The worker that
+A worker holds the descriptors of a bucket and the centroids of all layouts, with at most 10 KB for
+each. A build finds at most 3 · 10,000 layouts, and an append may add as many. The worker that
 clusters also holds the distances of all pairs of a sample, twice: 0.8 GB.
 """
 
@@ -24,7 +24,7 @@ from apache_beam.pvalue import AsList, AsSingleton
 
 from beam_jobs.errors import BuildError
 from beam_jobs.layouts.clusters import cluster, nearest
-from beam_jobs.layouts.descriptors import METHODS, LayoutFrom
+from beam_jobs.layouts.descriptors import METHODS, LayoutFrom, Method
 from beam_jobs.options import Base
 from beam_jobs.prepare.chunks import bucket_count
 from beam_jobs.prepare.prepared_chunk import PreparedChunk
@@ -171,7 +171,9 @@ def _sample(
     references = References.from_bytes(files.read(path))
     descriptors = KeyedDescriptors.read(descriptors_path).in_order_of(references)
     known = _read_centroids(centroids)
-    number, _ = nearest(descriptors.values, known.values, max_distance=_max_distance(known))
+    number, _ = nearest(
+        descriptors.values, known.values, max_distance=_method(known).max_centroid_distance
+    )
     rows = np.flatnonzero((number < 0) & descriptors.values.any(axis=1))
     # The second word is as good as random in each bucket. Buckets are ranges of the first, so they
     # have about as many receipts each: four times the mean is as good as all of the smallest.
@@ -197,11 +199,11 @@ def _cluster(_: bytes, *, samples: Sequence[str], centroids: str, staging: Stagi
     )
     if not len(sampled) + len(known):
         raise BuildError(
-            "no receipt has boxes with text, by which --layout-from text finds layouts: give "
-            "their transcripts, or choose --layout-from none"
+            f"--layout-from {known.layout_from} finds no layout, as no receipt has "
+            f"{_method(known).needs}: choose another way, or --layout-from none"
         )
     sampled = sampled.take(np.lexsort((sampled.key[:, 0], sampled.key[:, 1]))[:_SAMPLE])
-    found = cluster(sampled.values, max_distance=_max_distance(known))
+    found = cluster(sampled.values, max_distance=_method(known).max_distance)
     return _write(staging, replace(known, values=np.concatenate([known.values, found])).to_bytes())
 
 
@@ -218,7 +220,7 @@ def _assign(
     descriptors = KeyedDescriptors.read(descriptors_path).in_order_of(references)
     count = len(_read_centroids(known))
     found = _read_centroids(centroids)
-    max_distance = _max_distance(found)
+    max_distance = _method(found).max_centroid_distance
     number, _ = nearest(descriptors.values, found.values[:count], max_distance=max_distance)
     left = np.flatnonzero(number < 0)
     new, _ = nearest(descriptors.values[left], found.values[count:], max_distance=max_distance)
@@ -228,8 +230,8 @@ def _assign(
     return bucket, stage_references(replace(references, categories=categories), staging)
 
 
-def _max_distance(centroids: LayoutCentroids) -> float:
-    return METHODS[centroids.layout_from].max_distance
+def _method(centroids: LayoutCentroids) -> Method:
+    return METHODS[centroids.layout_from]
 
 
 @lru_cache(maxsize=2)

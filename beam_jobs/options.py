@@ -197,8 +197,8 @@ class BuildOptions(DealOptions, InputOptions):
       source: what to read.
       overwrite: replace a finished dataset at `output`, once the new one is complete.
       layout_from: where layouts come from: `column` of the table (or subfolders), `text` of the
-        boxes, of which receipts that begin alike become one layout, or `none` for one layout of
-        all receipts. With the last two, a layout that an input names is not read.
+        boxes or the `image`, of which receipts that begin alike become one layout, or `none` for
+        one layout of all receipts. But for `column`, a layout that an input names is not read.
       merge_spellings: whether layouts whose names are spellings of one become one: names with the
         same letters and digits, and names that differ in one letter.
       near_duplicates: what becomes of receipts whose numbers, in the text of their boxes, show that
@@ -226,7 +226,7 @@ class BuildOptions(DealOptions, InputOptions):
         if self.layout_from == "text" and self.source.format == "folder":
             raise ValueError(
                 "layout_from must not be text where the input is a folder of images, which has no "
-                "boxes: give a table that has them, or choose column or none"
+                "boxes: give a table that has them, or choose column, image or none"
             )
         if self.near_duplicates == "drop" and self.source.format == "folder":
             raise ValueError(
@@ -243,6 +243,11 @@ class BuildOptions(DealOptions, InputOptions):
     def finds_layouts(self) -> bool:
         """Tells whether the build finds the layouts, by descriptors of the receipts."""
         return self.layout_from in METHODS
+
+    @property
+    def layouts_need_images(self) -> bool:
+        """Tells whether the build finds the layouts by the receipts' images."""
+        return self.finds_layouts and METHODS[self.layout_from].needs_images
 
     @property
     def takes_numbers(self) -> bool:

@@ -52,8 +52,8 @@ _BUILD = Options(
     max_bad_fraction=Flag(metavar="FRACTION"),
     layout_from=Flag(
         help="where layouts come from: the table's column (or the subfolders), the text of the "
-        "boxes, of which receipts that begin alike become one layout, or none: all receipts are "
-        "one layout. With the last two, the column may be missing, and is not read",
+        "boxes or the image, of which receipts that begin alike become one layout, or none: all "
+        "receipts are one layout. But for column, the column may be missing, and is not read",
     ),
     merge_spellings=Flag(
         help="make one layout of those whose names have the same letters and digits, or differ in "

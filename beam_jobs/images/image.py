@@ -118,6 +118,13 @@ class StoredImage:
     pixels_hash: int
     full_size: tuple[int, int]
 
+    def open(self) -> Image.Image:
+        """Opens what is stored."""
+        if self.format == "raw":
+            mode = "RGB" if self.channels == 3 else "L"
+            return Image.frombytes(mode, (self.width, self.height), self.encoded)
+        return Image.open(io.BytesIO(self.encoded))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:

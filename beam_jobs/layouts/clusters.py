@@ -1,11 +1,12 @@
 """Clusters of descriptors, and the nearest one of each descriptor.
 
-Descriptors and centroids are int8 vectors of at most 1,040 values. A product of two such values is
-at most 127 · 127, and the sum of 1,040 of them is less than 2**24: float32 holds every such sum
-exactly, in any order. So a matrix product of floats, which is fast, gives the same numbers on any
-processor, and the same receipts get the same layouts on any worker.
+Descriptors and centroids are int8 vectors whose products are less than 2**24: at most 1,040 values
+up to 127, or 2,048 up to 90. Float32 holds every such sum exactly, in any order. So a matrix
+product of floats, which is fast, gives the same numbers on any processor, and the same receipts get
+the same layouts on any worker.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -14,12 +15,17 @@ import numpy.typing as npt
 
 from schemas.layout_centroids import Descriptors
 
-_MAX_SIZE = 1040
+_MAX_PRODUCT = 1 << 24
 _ROWS_AT_ONCE = 512
 _CELLS_AT_ONCE = 1 << 24  # of a matrix of similarities: 128 MiB
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+
+
+def max_value(size: int) -> int:
+    """Returns the largest value that descriptors of a size may have, from 0 to 127."""
+    return min(127, math.isqrt((_MAX_PRODUCT - 1) // max(1, size)))
 
 
 def cluster(descriptors: Descriptors, *, max_distance: float) -> Descriptors:
@@ -105,11 +111,13 @@ class _Wide:
 
     @classmethod
     def of(cls, descriptors: Descriptors) -> Self:
-        if descriptors.shape[1] > _MAX_SIZE:
-            raise ValueError(
-                f"descriptors have at most {_MAX_SIZE} values, got {descriptors.shape[1]}"
-            )
         values = descriptors.astype(np.float32)
+        largest, limit = np.abs(values).max(initial=0), max_value(descriptors.shape[1])
+        if largest > limit:
+            raise ValueError(
+                f"descriptors of {descriptors.shape[1]} values must be within ±{limit}, got "
+                f"{largest:.0f}"
+            )
         squares = np.einsum("ij,ij->i", values, values).astype(np.float64)
         return cls(values=values, norms=np.maximum(np.sqrt(squares), 1.0))
 
@@ -125,8 +133,9 @@ class _Wide:
 
 
 def _centroids(descriptors: Descriptors, label: IntArray) -> Descriptors:
-    """Mean of the descriptors of each label, scaled so that its largest value is 127."""
+    """Mean of the descriptors of each label, scaled to the largest value that is allowed."""
     sums = np.zeros((int(label.max()) + 1, descriptors.shape[1]), np.int64)
     np.add.at(sums, label, descriptors.astype(np.int64))
     largest = np.abs(sums).max(axis=1, keepdims=True)
-    return np.rint(sums * 127 / np.maximum(largest, 1)).astype(np.int8)
+    limit = max_value(descriptors.shape[1])
+    return np.rint(sums * limit / np.maximum(largest, 1)).astype(np.int8)

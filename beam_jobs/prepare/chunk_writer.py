@@ -18,7 +18,6 @@ from beam_jobs.errors import BuildError
 from beam_jobs.images.image import ImageOptions, StoredImage
 from beam_jobs.images.process import WALL_SECONDS, ImageProcess
 from beam_jobs.images.watchdog import ImageWatchdog
-from beam_jobs.layouts.descriptors import LayoutFrom, describe
 from beam_jobs.near_duplicates.numbers import numbers_of
 from beam_jobs.prepare.prepared_chunk import PreparedChunk, Rejected
 from beam_jobs.prepare.references import hash_words, make_references
@@ -30,11 +29,13 @@ from beam_jobs.sources.row import Box, Row
 from beam_jobs.storage import files
 from beam_jobs.storage.checksums import ChecksumReader, RunningChecksum
 from schemas.example import encode_example
+from schemas.layout_centroids import Descriptors
 from schemas.quarantine import REJECTED_FEATURES
 from schemas.tfrecord import CorruptRecordError, frame
 
 HashArray = npt.NDArray[np.uint64]
 _NO_PIXELS, _NO_HASHES = np.zeros((0, 2), np.uint64), np.zeros(0, np.uint64)
+_NO_DESCRIPTORS = np.zeros((0, 0), np.int8)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +196,7 @@ class ChunkWriter(ABC):
         labels_hash: HashArray = _NO_HASHES,
         known: int = 0,
         clipped_boxes: int = 0,
-        layout_from: LayoutFrom = "column",
+        descriptors: Descriptors = _NO_DESCRIPTORS,
         takes_numbers: bool = False,
     ) -> PreparedChunk:
         """Returns the facts about the chunk, once all its records are made.
@@ -206,7 +207,7 @@ class ChunkWriter(ABC):
           labels_hash: none, as the pixels, where no duplicates are looked for.
           known: rows of which no record was made, as the dataset has them.
           clipped_boxes: boxes that reached beyond their image.
-          layout_from: where layouts come from.
+          descriptors: of the records, where layouts are found by them.
           takes_numbers: whether near-duplicates are looked for.
         """
         return PreparedChunk(
@@ -217,7 +218,7 @@ class ChunkWriter(ABC):
             ids=tuple(row.id for row in self._accepted),
             pixels=pixels,
             labels_hash=labels_hash,
-            descriptors=describe(layout_from, self._accepted),
+            descriptors=descriptors,
             numbers=numbers_of(self._accepted if takes_numbers else ()),
             rejected=tuple(self._rejected),
             known=known,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from beam_jobs.images.image import ImageOptions
-from beam_jobs.layouts.descriptors import LayoutFrom, describe
+from beam_jobs.layouts.descriptors import Describer, LayoutFrom
 from beam_jobs.near_duplicates.numbers import numbers_of
 from beam_jobs.prepare.known import Known
 from beam_jobs.prepare.prepared_chunk import PreparedChunk, Rejected
@@ -34,6 +34,9 @@ class DryRunPreparer:
         rows = list(unique_rows(serialized_rows))
         wanted = [row for row in rows if row.problem is None]
         accepted = [row for row in wanted if hash_words(row.id, seed=self.seed) not in known]
+        describer = Describer(self.layout_from)
+        for row in accepted:
+            describer.add(row)
         references = make_references(
             accepted,
             keys=[hash_words(row.id, seed=self.seed) for row in accepted],
@@ -49,7 +52,7 @@ class DryRunPreparer:
             # Without pixels nothing is a duplicate.
             pixels=np.zeros((0, 2), np.uint64),
             labels_hash=np.zeros(0, np.uint64),
-            descriptors=describe(self.layout_from, accepted),
+            descriptors=describer.descriptors(),
             numbers=numbers_of(accepted if self.takes_numbers else ()),
             rejected=tuple(
                 Rejected(

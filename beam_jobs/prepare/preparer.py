@@ -11,7 +11,7 @@ import numpy as np
 import PIL
 
 from beam_jobs.images.image import HEIF_VERSION, ImageOptions, StoredImage, store_image
-from beam_jobs.layouts.descriptors import METHODS, LayoutFrom
+from beam_jobs.layouts.descriptors import METHODS, Describer, LayoutFrom
 from beam_jobs.near_duplicates.numbers import NUMBERS_VERSION
 from beam_jobs.prepare.chunk_writer import ChunkTask, ChunkWriter, digest_of, write_chunk
 from beam_jobs.prepare.known import Key, Known
@@ -104,7 +104,7 @@ class _RecordWriter(ChunkWriter):
     def __init__(self, task: ChunkTask, preparer: ChunkPreparer, known: Known) -> None:
         super().__init__(task)
         labels, makes_layouts = preparer.labels, preparer.makes_layouts
-        self._layout_from = preparer.layout_from
+        self._describer = Describer(preparer.layout_from)
         self._takes_numbers = preparer.takes_numbers
         self._makes_layouts = makes_layouts
         self._features = staged_features(labels, makes_layouts=makes_layouts)
@@ -146,6 +146,7 @@ class _RecordWriter(ChunkWriter):
         self._labels_hash.append(labels)
         self._clipped_boxes += image.clipped_boxes
         self._pixels.append(pixels)
+        self._describer.add(row, image.open)
         return self.accept(row, encode_example(self._features, values))
 
     def _stored(self, data: bytes, row: Row) -> StoredImage:
@@ -162,7 +163,7 @@ class _RecordWriter(ChunkWriter):
             labels_hash=np.array(self._labels_hash, np.uint64),
             known=self._found_known,
             clipped_boxes=self._clipped_boxes,
-            layout_from=self._layout_from,
+            descriptors=self._describer.descriptors(),
             takes_numbers=self._takes_numbers,
         )
 

@@ -51,7 +51,7 @@ def summary(manifest: Manifest, output: str, spellings: Mapping[str, str] = _NON
         lines.append(("forgotten", f"{counts.forgotten:,}"))
     if NO_CLUSTER in manifest.vocabularies[LAYOUT]:
         alone = layout_counts[manifest.vocabularies[LAYOUT].index(NO_CLUSTER)].sum()
-        lines.append((NO_CLUSTER, f"{alone:,} receipts that have no text, or are like no others"))
+        lines.append((NO_CLUSTER, f"{alone:,} receipts without text, or like no others"))
     if spellings:
         shown = [f"{name!r} is {by!r}" for name, by in sorted(spellings.items())[:_SHOWN_SPELLINGS]]
         more = "" if len(spellings) <= _SHOWN_SPELLINGS else ", …"

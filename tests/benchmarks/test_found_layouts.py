@@ -25,13 +25,19 @@ def test_scores():
 
 def test_plain_clustering_joins_what_begins_alike():
     lines = [["ALDI SÜD", "Hauptstr. 12"], ["KIOSK AM DOM", "Domplatz 1"]]
-    labels = found_layouts.cluster_plainly([lines[0], lines[1], lines[0], lines[1]])
+    distances = found_layouts.tf_idf_distances([lines[0], lines[1], lines[0], lines[1]])
+    given = np.array([0, 1, 0, 1])
+    labels = found_layouts.best_clusters(distances, given)
     assert labels[0] == labels[2] != labels[1] == labels[3]
+    assert found_layouts.nearest_share(distances, given) == 1
+    assert found_layouts.nearest_share(distances, np.array([0, 0, 1, 1])) == 0
 
 
 def test_it_runs(capsys: pytest.CaptureFixture[str]):
     assert found_layouts.main(["--count=60"]) == 0
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[0].split()[:3] == ["receipts", "by", "layouts"]
-    assert [line.split("  ")[0].split()[0] for line in printed[1:]] == ["drawn", "drawn"]
-    assert 0.5 < float(printed[1].split()[-1]) <= 1
+    printed = [line.split("  ") for line in capsys.readouterr().out.splitlines()]
+    lines = [[cell.strip() for cell in line if cell.strip()] for line in printed]
+    assert lines[0][:3] == ["receipts", "by", "layouts"]
+    ways = ["--layout-from text", "--layout-from image", "tf-idf", "pHash"]
+    assert [line[:2] for line in lines[1:]] == [["drawn", way] for way in ways]
+    assert 0.5 < float(lines[1][-2]) <= 1

@@ -210,7 +210,7 @@ def test_receipts_without_text_are_one_layout(rows: list[dict], build, tmp_path:
     table = table_of(tmp_path, "rows", [*rows, *blank])
     assert build(table, tmp_path / "out", TEXT) == 0
     assert shop_names(tmp_path / "out") == {**BY_SIZE, "blank": {"no-cluster"}}
-    assert "2 receipts that have no text" in capsys.readouterr().out
+    assert "2 receipts without text" in capsys.readouterr().out
 
 
 def test_all_receipts_without_text_is_an_error(build, tmp_path: Path, capsys):

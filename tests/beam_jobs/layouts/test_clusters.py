@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("scipy")
 
-from beam_jobs.layouts.clusters import cluster, nearest
+from beam_jobs.layouts.clusters import cluster, max_value, nearest
 
 SIZE = 64
 
@@ -81,8 +81,11 @@ def test_products_are_exact():
     similarity = nearest(less_one, largest, max_distance=0.5)[1].item()
     product, squares = 1040 * 127**2 - 127, (1039 * 127**2 + 126**2) * (1040 * 127**2)
     assert similarity == pytest.approx(product / squares**0.5, rel=1e-15)
-    with pytest.raises(ValueError, match="at most 1040 values, got 1041"):
-        nearest(np.ones((1, 1041), np.int8), np.ones((1, 1041), np.int8), max_distance=0.5)
+    assert max_value(1040) == 127
+    assert max_value(2048) == 90
+    larger = np.full((1, 2048), 91, np.int8)
+    with pytest.raises(ValueError, match="2048 values must be within ±90, got 91"):
+        nearest(larger, larger, max_distance=0.5)
 
 
 def test_many_rows_go_in_parts(monkeypatch: pytest.MonkeyPatch):
