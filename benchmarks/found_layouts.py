@@ -40,6 +40,7 @@ from benchmarks.receipts.corpus import generate
 from benchmarks.receipts.scene import SIZES
 from schemas.command_line import CommandParser
 from schemas.index import RecordIndex
+from schemas.layout_centroids import Descriptors
 from schemas.manifest import Manifest
 from schemas.receipt import LAYOUT
 
@@ -122,7 +123,7 @@ def _rows(
     ways = {
         "--layout-from text": (cosine_distances(text_descriptors(texts)), _of(found["text"], ids)),
         "--layout-from image": (
-            cosine_distances(image_descriptors(map(Image.open, images))),
+            cosine_distances(np.concatenate([_described(image) for image in images])),
             _of(found["image"], ids),
         ),
         "tf-idf": (by_text, best_clusters(by_text, wanted)),
@@ -138,6 +139,11 @@ def _rows(
         }
         for by, (distances, codes) in ways.items()
     ]
+
+
+def _described(image: str) -> Descriptors:
+    with Image.open(image) as opened:
+        return image_descriptors([opened])
 
 
 def _build(source: str, output: Path, method: str) -> dict[str, str]:
