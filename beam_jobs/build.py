@@ -22,6 +22,7 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from beam_jobs.arguments.build import build_options, build_parser
 from beam_jobs.errors import BuildError
 from beam_jobs.job import add_build, add_dry_run
+from beam_jobs.models.model import INSTALL, has_tensorflow
 from beam_jobs.options import BuildOptions
 from beam_jobs.prepare.staging import delete_staging, remove_if_empty, write_marker
 from beam_jobs.running import report
@@ -63,13 +64,15 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
         try:
             options = build_options(args, given_flags(argv))
             launch.choose_runner()
+            if options.layout_model and launch.is_local and not has_tensorflow():
+                raise BuildError(INSTALL)
             is_staged_only = _only_staged(launch.beam_options)
             if not is_staged_only and not args.dry_run and _begin(options, stack):
                 print(report.summary(read_manifest(options.output), args.output), end="")
                 print(_ALREADY_PUBLISHED)
                 return 0
             if args.dry_run:
-                if options.layouts_need_images:
+                if options.method and options.method.needs_images:
                     raise ValueError(
                         f"--dry-run reads no image, and --layout-from {options.layout_from} finds "
                         "layouts by them: leave one of the two out"

@@ -24,7 +24,7 @@ from apache_beam.pvalue import AsList, AsSingleton
 
 from beam_jobs.errors import BuildError
 from beam_jobs.layouts.clusters import cluster, nearest
-from beam_jobs.layouts.descriptors import METHODS, LayoutFrom, Method
+from beam_jobs.layouts.descriptors import Method
 from beam_jobs.options import Base
 from beam_jobs.prepare.chunks import bucket_count
 from beam_jobs.prepare.prepared_chunk import PreparedChunk
@@ -94,7 +94,7 @@ def find_layouts(
     descriptors: beam.PCollection[tuple[int, str]],
     inputs: AsSingleton,
     *,
-    layout_from: LayoutFrom,
+    method: Method,
     base: Base | None,
     staging: Staging,
 ) -> tuple[beam.PCollection[tuple[int, str]], AsSingleton]:
@@ -104,7 +104,7 @@ def find_layouts(
       references: (bucket, path of its References), whose layouts are "".
       descriptors: (bucket, path of its KeyedDescriptors).
       inputs: number of inputs.
-      layout_from: what the descriptors are made of.
+      method: the kind of the descriptors.
       base: the dataset that is appended to: its layouts stay.
       staging: where the staging files go.
 
@@ -119,35 +119,40 @@ def find_layouts(
     known = AsSingleton(
         references.pipeline
         | "OnceDescribed" >> beam.Impulse()
-        | "KnownLayouts" >> beam.Map(_known, layout_from=layout_from, base=base, staging=staging)
+        | "KnownLayouts" >> beam.Map(_known, method=method, base=base, staging=staging)
     )
     centroids = known
     for number in range(_ROUNDS):
         samples = described | f"Sample{number}" >> beam.FlatMap(
-            _sample, centroids=centroids, inputs=inputs, staging=staging
+            _sample, centroids=centroids, inputs=inputs, method=method, staging=staging
         )  # path of its KeyedDescriptors
         centroids = AsSingleton(
             references.pipeline
             | f"OnceSampled{number}" >> beam.Impulse()
             | f"Cluster{number}"
-            >> beam.Map(_cluster, samples=AsList(samples), centroids=centroids, staging=staging)
+            >> beam.Map(
+                _cluster,
+                samples=AsList(samples),
+                centroids=centroids,
+                method=method,
+                staging=staging,
+            )
         )
     assigned = described | "AssignLayouts" >> beam.Map(
-        _assign, known=known, centroids=centroids, staging=staging
+        _assign, known=known, centroids=centroids, method=method, staging=staging
     )
     return assigned, centroids
 
 
-def _known(_: bytes, *, layout_from: LayoutFrom, base: Base | None, staging: Staging) -> str:
+def _known(_: bytes, *, method: Method, base: Base | None, staging: Staging) -> str:
     """Writes the centroids of the dataset that is appended to; returns where they lie."""
     # Read here and not by the launcher: the job may weigh 20 MB on Dataflow.
     found = None
     if base:
         found = read_centroids(base.directory, read_manifest(base.directory, base.version))
     if found is None:
-        method = METHODS[layout_from]
         found = LayoutCentroids(
-            layout_from=layout_from,
+            layout_from=method.layout_from,
             descriptor_version=method.version,
             values=np.zeros((0, method.size), np.int8),
         )
@@ -161,7 +166,7 @@ def _described(bucket: int, paths: tuple[Iterable[str], Iterable[str]]) -> Itera
 
 
 def _sample(
-    described: Described, *, centroids: str, inputs: int, staging: Staging
+    described: Described, *, centroids: str, inputs: int, method: Method, staging: Staging
 ) -> Iterator[str]:
     """Yields where a sample lies of the receipts of a bucket that are near no centroid.
 
@@ -171,9 +176,7 @@ def _sample(
     references = References.from_bytes(files.read(path))
     descriptors = KeyedDescriptors.read(descriptors_path).in_order_of(references)
     known = _read_centroids(centroids)
-    number, _ = nearest(
-        descriptors.values, known.values, max_distance=_method(known).max_centroid_distance
-    )
+    number, _ = nearest(descriptors.values, known.values, max_distance=method.max_centroid_distance)
     rows = np.flatnonzero((number < 0) & descriptors.values.any(axis=1))
     # The second word is as good as random in each bucket. Buckets are ranges of the first, so they
     # have about as many receipts each: four times the mean is as good as all of the smallest.
@@ -183,7 +186,9 @@ def _sample(
         yield descriptors.take(rows).staged(staging)
 
 
-def _cluster(_: bytes, *, samples: Sequence[str], centroids: str, staging: Staging) -> str:
+def _cluster(
+    _: bytes, *, samples: Sequence[str], centroids: str, method: Method, staging: Staging
+) -> str:
     """Adds the centroids of a sample to others; returns where all of them lie.
 
     Raises:
@@ -199,16 +204,16 @@ def _cluster(_: bytes, *, samples: Sequence[str], centroids: str, staging: Stagi
     )
     if not len(sampled) + len(known):
         raise BuildError(
-            f"--layout-from {known.layout_from} finds no layout, as no receipt has "
-            f"{_method(known).needs}: choose another way, or --layout-from none"
+            f"--layout-from {method.layout_from} finds no layout, as no receipt has "
+            f"{method.needs}: choose another way, or --layout-from none"
         )
     sampled = sampled.take(np.lexsort((sampled.key[:, 0], sampled.key[:, 1]))[:_SAMPLE])
-    found = cluster(sampled.values, max_distance=_method(known).max_distance)
+    found = cluster(sampled.values, max_distance=method.max_distance)
     return _write(staging, replace(known, values=np.concatenate([known.values, found])).to_bytes())
 
 
 def _assign(
-    described: Described, *, known: str, centroids: str, staging: Staging
+    described: Described, *, known: str, centroids: str, method: Method, staging: Staging
 ) -> tuple[int, str]:
     """Gives the records of a bucket their layouts: (bucket, path of its References).
 
@@ -220,7 +225,7 @@ def _assign(
     descriptors = KeyedDescriptors.read(descriptors_path).in_order_of(references)
     count = len(_read_centroids(known))
     found = _read_centroids(centroids)
-    max_distance = _method(found).max_centroid_distance
+    max_distance = method.max_centroid_distance
     number, _ = nearest(descriptors.values, found.values[:count], max_distance=max_distance)
     left = np.flatnonzero(number < 0)
     new, _ = nearest(descriptors.values[left], found.values[count:], max_distance=max_distance)
@@ -228,10 +233,6 @@ def _assign(
     names = [cluster_name(one) if one >= 0 else NO_CLUSTER for one in number.tolist()]
     categories = {**references.categories, LAYOUT: encode_values(names)}
     return bucket, stage_references(replace(references, categories=categories), staging)
-
-
-def _method(centroids: LayoutCentroids) -> Method:
-    return METHODS[centroids.layout_from]
 
 
 @lru_cache(maxsize=2)

@@ -53,7 +53,7 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         labels=options.source.labels,
         image=options.image,
         seed=options.seed,
-        layout_from=options.layout_from,
+        method=options.method,
         makes_layouts=options.makes_layouts,
         takes_numbers=options.takes_numbers,
     )
@@ -124,7 +124,7 @@ def add_dry_run(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         labels=options.source.labels,
         image=options.image,
         seed=options.seed,
-        layout_from=options.layout_from,
+        method=options.method,
         takes_numbers=options.takes_numbers,
     )
     old = list_old_shards(pipeline, options.base) if options.base else None
@@ -227,12 +227,12 @@ def _with_layouts(
             references, base=options.base, staging=options.staging
         )
         return references, {"spellings": spellings}
-    if options.finds_layouts:
+    if options.method:
         references, centroids = find_layouts(
             references,
             prepared["descriptors"],
             inputs,
-            layout_from=options.layout_from,
+            method=options.method,
             base=options.base,
             staging=options.staging,
         )

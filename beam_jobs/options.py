@@ -11,7 +11,8 @@ from typing import Any, Protocol, get_args
 import apache_beam as beam
 
 from beam_jobs.images.image import ImageOptions
-from beam_jobs.layouts.descriptors import METHODS, LayoutFrom, makes_layouts
+from beam_jobs.layouts.descriptors import LayoutFrom, Method, find_method, makes_layouts
+from beam_jobs.models.saved_model import SavedModel
 from beam_jobs.near_duplicates.unite import NearDuplicatesPolicy
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.sharding.splits import check_fractions
@@ -197,8 +198,13 @@ class BuildOptions(DealOptions, InputOptions):
       source: what to read.
       overwrite: replace a finished dataset at `output`, once the new one is complete.
       layout_from: where layouts come from: `column` of the table (or subfolders), `text` of the
-        boxes or the `image`, of which receipts that begin alike become one layout, or `none` for
-        one layout of all receipts. But for `column`, a layout that an input names is not read.
+        boxes or the `image`, of which receipts that begin alike become one layout, a `model`, or
+        `none` for one layout of all receipts. But for `column`, a layout that an input names is not
+        read.
+      layout_model: for `model`: a model whose embeddings of images are near each other where
+        receipts are of one layout.
+      layout_distance: for `model`: mean cosine distance between embeddings up to which receipts are
+        of one layout, more than 0 and less than 1; None for 0.5.
       merge_spellings: whether layouts whose names are spellings of one become one: names with the
         same letters and digits, and names that differ in one letter.
       near_duplicates: what becomes of receipts whose numbers, in the text of their boxes, show that
@@ -208,6 +214,8 @@ class BuildOptions(DealOptions, InputOptions):
 
     source: Source
     layout_from: LayoutFrom = "column"
+    layout_model: SavedModel | None = None
+    layout_distance: float | None = None
     merge_spellings: bool = False
     near_duplicates: NearDuplicatesPolicy = "group"
 
@@ -225,14 +233,25 @@ class BuildOptions(DealOptions, InputOptions):
                 )
         if self.layout_from == "text" and self.source.format == "folder":
             raise ValueError(
-                "layout_from must not be text where the input is a folder of images, which has no "
-                "boxes: give a table that has them, or choose column, image or none"
+                "`layout_from` is text, and the input is a folder of images, which has no boxes: "
+                "give a table that has them, or choose another way"
             )
         if self.near_duplicates == "drop" and self.source.format == "folder":
             raise ValueError(
                 "near_duplicates must not be drop where the input is a folder of images, which has "
                 "no boxes with text: give a table that has them, or leave it out"
             )
+        for name in ("layout_model", "layout_distance"):
+            if self.layout_from != "model" and getattr(self, name) is not None:
+                raise ValueError(
+                    f"`{name}` is for layouts that a model finds, and `layout_from` is "
+                    f"{self.layout_from}: leave it out"
+                )
+        if self.layout_distance is not None and not 0 < self.layout_distance < 1:
+            raise ValueError(
+                f"layout_distance must be more than 0 and less than 1, got {self.layout_distance}"
+            )
+        find_method(self.layout_from, self.layout_model)
         if self.merge_spellings and self.layout_from != "column":
             raise ValueError(
                 f"`merge_spellings` is for names that people gave, and `layout_from` is "
@@ -240,14 +259,9 @@ class BuildOptions(DealOptions, InputOptions):
             )
 
     @property
-    def finds_layouts(self) -> bool:
-        """Tells whether the build finds the layouts, by descriptors of the receipts."""
-        return self.layout_from in METHODS
-
-    @property
-    def layouts_need_images(self) -> bool:
-        """Tells whether the build finds the layouts by the receipts' images."""
-        return self.finds_layouts and METHODS[self.layout_from].needs_images
+    def method(self) -> Method | None:
+        """The way in which the build finds the layouts, by descriptors of the receipts."""
+        return find_method(self.layout_from, self.layout_model, self.layout_distance)
 
     @property
     def takes_numbers(self) -> bool:
@@ -264,6 +278,7 @@ class BuildOptions(DealOptions, InputOptions):
         return {
             "image": asdict(self.image),
             "layout_from": self.layout_from,
+            "layout_distance": self.layout_distance,
             "merge_spellings": self.merge_spellings,
             "near_duplicates": self.near_duplicates,
             **super().recorded(),
@@ -277,6 +292,7 @@ class CompactOptions(DealOptions):
     Attributes:
       image: how the build prepared its images, as the manifest has it.
       layout_from: where layouts came from.
+      layout_distance: up to which distance of a model's embeddings receipts are of one layout.
       merge_spellings: whether layouts were merged.
       near_duplicates: what became of near-duplicates.
       labels: the labels that the user declared.
@@ -284,6 +300,7 @@ class CompactOptions(DealOptions):
 
     image: Mapping[str, Any]
     layout_from: LayoutFrom = "column"
+    layout_distance: float | None = None
     merge_spellings: bool = False
     near_duplicates: NearDuplicatesPolicy = "off"
     labels: tuple[Label, ...]
@@ -293,6 +310,7 @@ class CompactOptions(DealOptions):
         return {
             "image": dict(self.image),
             "layout_from": self.layout_from,
+            "layout_distance": self.layout_distance,
             "merge_spellings": self.merge_spellings,
             "near_duplicates": self.near_duplicates,
             **super().recorded(),

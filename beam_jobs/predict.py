@@ -16,8 +16,8 @@ if __name__ == "__main__":
 
 from beam_jobs.arguments.predict import predict_options, predict_parser
 from beam_jobs.errors import BuildError
+from beam_jobs.models.model import INSTALL, has_tensorflow
 from beam_jobs.predict_job import add_predict
-from beam_jobs.prediction.model import INSTALL, has_tensorflow
 from beam_jobs.prediction.options import PredictOptions
 from beam_jobs.prediction.publish import check_predictions_output, read_predictions_manifest
 from beam_jobs.prepare.staging import delete_staging, write_marker

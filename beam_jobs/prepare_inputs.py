@@ -201,7 +201,7 @@ def prepare(preparer: Preparer, inputs: AsSingleton, options: InputOptions) -> b
     `write_words`).
     """
     staging, appends = options.staging, options.base is not None
-    finds_layouts = isinstance(options, BuildOptions) and options.finds_layouts
+    finds_layouts = isinstance(options, BuildOptions) and options.method is not None
     takes_numbers = isinstance(options, BuildOptions) and options.takes_numbers
 
     def prepare_bucket(located: Bucket, inputs: int) -> Iterator[Any]:

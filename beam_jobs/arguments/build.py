@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+from typing import cast, get_args
 
 from beam_jobs.arguments.common import (
     IMAGES,
@@ -15,7 +16,8 @@ from beam_jobs.arguments.common import (
 )
 from beam_jobs.errors import BuildError
 from beam_jobs.images.image import ImageOptions
-from beam_jobs.layouts.descriptors import METHODS, ONE_LAYOUT, LayoutFrom
+from beam_jobs.layouts.descriptors import ONE_LAYOUT, LayoutFrom, Method, find_method
+from beam_jobs.models.saved_model import SavedModel
 from beam_jobs.options import BuildOptions
 from beam_jobs.sharding.splits import parse_fractions
 from beam_jobs.sources.source import INPUT_FORMATS, Source
@@ -34,6 +36,18 @@ examples:
 """
 # What shapes the stored images; the others are limits, and the frame of the inputs' boxes.
 _SHAPING_IMAGES = ("encoding", "max_side", "quality", "raw_size", "fit", "channels")
+
+
+def parse_layout_from(text: str) -> str:
+    """Checks a value of --layout-from: a name, or model=DIR."""
+    kind, _, directory = text.partition("=")
+    if kind not in get_args(LayoutFrom) or bool(directory) != (kind == "model"):
+        allowed = ", ".join("model=DIR" if one == "model" else one for one in get_args(LayoutFrom))
+        raise ValueError(f"must be one of {allowed}, got {text!r}")
+    return text
+
+
+_SIGNATURE = "serving_default"  # of a model that describes receipts
 _BUILD = Options(
     BuildOptions,
     splits=Flag(
@@ -51,9 +65,17 @@ _BUILD = Options(
     shard_size_mb=Flag(metavar="MB", help="size of a shard where --shards is not given"),
     max_bad_fraction=Flag(metavar="FRACTION"),
     layout_from=Flag(
+        metavar="column|text|image|model=DIR|none",
+        parse=parse_layout_from,
         help="where layouts come from: the table's column (or the subfolders), the text of the "
-        "boxes or the image, of which receipts that begin alike become one layout, or none: all "
-        "receipts are one layout. But for column, the column may be missing, and is not read",
+        "boxes or the image, of which receipts that begin alike become one layout, the embeddings "
+        "of an exported model, or none: all receipts are one layout. But for column, the column "
+        "may be missing, and is not read",
+    ),
+    layout_distance=Flag(
+        default="0.5",
+        help="with model=DIR: mean cosine distance between embeddings up to which receipts are of "
+        "one layout",
     ),
     merge_spellings=Flag(
         help="make one layout of those whose names have the same letters and digits, or differ in "
@@ -92,7 +114,7 @@ def build_parser() -> CommandParser:
         "(default: none)",
     )
     add_columns(group)
-    _BUILD.add_to(group, "layout_from", "merge_spellings", "near_duplicates")
+    _BUILD.add_to(group, "layout_from", "layout_distance", "merge_spellings", "near_duplicates")
     IMAGES.add_to(group, "box_frame")
     group = result.add_argument_group("output")
     group.add_argument("--output", required=True, metavar="DIR", help="dataset directory")
@@ -130,12 +152,15 @@ def build_options(args: argparse.Namespace, given: frozenset[str] = frozenset())
     """
     if args.append:
         return _append_options(args, given)
-    source = _read_source(args, args.layout_from)
+    layout_from, model = _split_model(args.layout_from)
+    source = _read_source(args, layout_from)
     channels = 3 if args.encoding == "raw" and args.channels is None else args.channels
     return _BUILD.make(
         args,
         source=source,
         output=absolute(args.output),
+        layout_from=layout_from,
+        layout_model=model,
         image=IMAGES.make(args, channels=channels),
         shards=parse_shards(args.shards, args.splits),
     )
@@ -154,13 +179,21 @@ def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOpt
     layout_from = recorded.get("layout_from", "column")
     merge_spellings = recorded.get("merge_spellings", False)
     near_duplicates = recorded.get("near_duplicates", "off")
-    _check_descriptors(output, manifest)
+    layout_distance = recorded.get("layout_distance")
+    asked_from, model = _split_model(args.layout_from)
+    if layout_from == "model" and model is None:
+        raise ValueError(
+            f"a model found the layouts in {output}, which holds no copy of it: give --layout-from "
+            "model=DIR, with that model"
+        )
+    _check_descriptors(output, manifest, find_method(layout_from, model))
     source = _read_source(args, layout_from)
     pairs = [
         ("--label", set(source.labels), set(manifest.labels)),
         ("--splits", args.splits, recorded["splits"]),
         ("--seed", args.seed, recorded["seed"]),
-        ("--layout-from", args.layout_from, layout_from),
+        ("--layout-from", asked_from, layout_from),
+        ("--layout-distance", args.layout_distance, layout_distance),
         ("--merge-spellings", args.merge_spellings, merge_spellings),
         ("--near-duplicates", args.near_duplicates, near_duplicates),
         *(
@@ -184,6 +217,8 @@ def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOpt
         splits=recorded["splits"],
         seed=recorded["seed"],
         layout_from=layout_from,
+        layout_model=model,
+        layout_distance=layout_distance,
         merge_spellings=merge_spellings,
         near_duplicates=near_duplicates,
         shards=parse_shards(args.shards, recorded["splits"]),
@@ -191,19 +226,29 @@ def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOpt
     )
 
 
-def _check_descriptors(output: str, manifest: Manifest) -> None:
-    """Raises BuildError if this tillroll can't tell whether receipts are like a dataset's."""
+def _check_descriptors(output: str, manifest: Manifest, method: Method | None) -> None:
+    """Raises BuildError if this build can't tell whether receipts are like a dataset's."""
     found = read_centroids(output, manifest)
-    if found is None:
+    if found is None or (method and method.version == found.descriptor_version):
         return
-    method = METHODS.get(found.layout_from)
-    if method is None or method.version != found.descriptor_version:
+    if method and method.model:
         raise BuildError(
-            f"the layouts in {output} were found by {found.layout_from} of version "
-            f"{found.descriptor_version}, and this tillroll has "
-            f"{f'version {method.version}' if method else 'no such way'}: append with the tillroll "
-            "that found them, or build the dataset again"
+            f"the layouts in {output} were found by another model than {method.model.path}: append "
+            "with that one, or build the dataset again"
         )
+    raise BuildError(
+        f"the layouts in {output} were found by {found.layout_from} of version "
+        f"{found.descriptor_version}, and this tillroll has "
+        f"{f'version {method.version}' if method else 'no such way'}: append with the tillroll "
+        "that found them, or build the dataset again"
+    )
+
+
+def _split_model(layout_from: str) -> tuple[LayoutFrom, SavedModel | None]:
+    """Reads the model of `model=DIR`."""
+    kind, _, directory = layout_from.partition("=")
+    model = SavedModel.read(absolute(directory), _SIGNATURE) if directory else None
+    return cast(LayoutFrom, kind), model
 
 
 def _read_source(args: argparse.Namespace, layout_from: LayoutFrom) -> Source:

@@ -60,6 +60,7 @@ def compact_options(args: argparse.Namespace) -> CompactOptions:
         base=base,
         image=recorded["image"],
         layout_from=recorded.get("layout_from", "column"),
+        layout_distance=recorded.get("layout_distance"),
         merge_spellings=recorded.get("merge_spellings", False),
         near_duplicates=recorded.get("near_duplicates", "off"),
         labels=manifest.labels,

@@ -11,10 +11,10 @@ from beam_jobs.arguments.common import (
     read_source,
 )
 from beam_jobs.images.image import ImageOptions
+from beam_jobs.models.saved_model import SavedModel, image_options
 from beam_jobs.options import RowSource
 from beam_jobs.prediction.options import PredictOptions
 from beam_jobs.prediction.records import RecordSource
-from beam_jobs.prediction.saved_model import SavedModel, image_options
 from beam_jobs.storage import files
 from beam_jobs.writing.output import read_manifest
 from schemas.command_line import CommandParser, Flag, Options

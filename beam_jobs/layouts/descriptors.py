@@ -1,22 +1,27 @@
 """The kinds of descriptors by which layouts are found."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from PIL import Image
 
+from beam_jobs.images.image import StoredImage, without_pixels
+from beam_jobs.layouts.embedding import describe_by_model, embedding_output, model_version
 from beam_jobs.layouts.image import IMAGE_SIZE, IMAGE_VERSION, image_descriptors
 from beam_jobs.layouts.text import SIZE, TEXT_VERSION, text_descriptors
+from beam_jobs.models.saved_model import SavedModel
 from beam_jobs.sources.row import Row
 from schemas.layout_centroids import Descriptors
 
-LayoutFrom = Literal["column", "text", "image", "none"]
+LayoutFrom = Literal["column", "text", "image", "model", "none"]
 ONE_LAYOUT = "all"  # of `none`
-_AT_ONCE = 32  # receipts whose images are held to be described together
+_FOUND: tuple[LayoutFrom, ...] = ("text", "image", "model")
+_MODEL_DISTANCE = 0.5
+_AT_ONCE = 32  # receipts that are described together
 
-_Receipt = tuple[Row, Image.Image | None]
+# A row, and its image as the record holds it; no image where none is needed.
+_Receipt = tuple[Row, StoredImage | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,73 +29,113 @@ class Method:
     """A kind of descriptors.
 
     Attributes:
-      describe: makes the descriptors of receipts, int8 [n, size]; zeros where one says nothing.
+      layout_from: its name, as the option of the build.
       size: values of a descriptor.
       version: changes when the descriptors of the same receipt do.
       max_distance: mean cosine distance up to which two clusters of receipts are of one layout.
       max_centroid_distance: cosine distance from a layout's centroid up to which a receipt is of
         that layout. It is smaller where descriptors are noisy, as a mean is less so.
-      needs_images: whether receipts are described by their images.
       needs: what a receipt must have, to have a descriptor that is not zeros.
+      model: the model that describes receipts, if one does.
     """
 
-    describe: Callable[[Sequence[_Receipt]], Descriptors]
+    layout_from: LayoutFrom
     size: int
     version: int
     max_distance: float
     max_centroid_distance: float
-    needs_images: bool
     needs: str
+    model: SavedModel | None = None
+
+    @property
+    def needs_images(self) -> bool:
+        """Tells whether receipts are described by their images."""
+        return self.layout_from != "text"
+
+    def describe(self, receipts: Sequence[_Receipt]) -> Descriptors:
+        """Describes receipts; int8 [n, size], zeros for one without what it needs.
+
+        Raises:
+          BuildError: the model can't describe one of them.
+        """
+        if self.layout_from == "text":
+            return text_descriptors([[box[4] for box in row.boxes] for row, _ in receipts])
+        images = [(row, image) for row, image in receipts if image]
+        if self.model is None:
+            return image_descriptors(image.open() for _, image in images)
+        return describe_by_model(self.model, images)
 
 
-def _describe_text(receipts: Sequence[_Receipt]) -> Descriptors:
-    return text_descriptors([[box[4] for box in row.boxes] for row, _ in receipts])
+BY_TEXT = Method(
+    layout_from="text",
+    size=SIZE,
+    version=TEXT_VERSION,
+    max_distance=0.35,
+    max_centroid_distance=0.35,
+    needs="boxes with text",
+)
+BY_IMAGE = Method(
+    layout_from="image",
+    size=IMAGE_SIZE,
+    version=IMAGE_VERSION,
+    max_distance=0.92,
+    max_centroid_distance=0.8,
+    needs="print in its image",
+)
 
 
-def _describe_images(receipts: Sequence[_Receipt]) -> Descriptors:
-    return image_descriptors(image for _, image in receipts if image)
+def find_method(
+    layout_from: LayoutFrom, model: SavedModel | None = None, distance: float | None = None
+) -> Method | None:
+    """Returns the way in which layouts are found; None if they are not found by descriptors.
 
+    Args:
+      layout_from: where layouts come from.
+      model: the model, where a model describes receipts.
+      distance: the distance up to which receipts are of one layout, for a model; None for 0.5.
 
-METHODS = {
-    "text": Method(
-        describe=_describe_text,
-        size=SIZE,
-        version=TEXT_VERSION,
-        max_distance=0.35,
-        max_centroid_distance=0.35,
-        needs_images=False,
-        needs="boxes with text",
-    ),
-    "image": Method(
-        describe=_describe_images,
-        size=IMAGE_SIZE,
-        version=IMAGE_VERSION,
-        max_distance=0.92,
-        max_centroid_distance=0.8,
-        needs_images=True,
-        needs="print in its image",
-    ),
-}
+    Raises:
+      ValueError: the model gives no embedding.
+    """
+    if layout_from == "model":
+        if model is None:
+            raise ValueError("layout_from is model: give layout_model, too")
+        limit = _MODEL_DISTANCE if distance is None else distance
+        return Method(
+            layout_from="model",
+            size=embedding_output(model).shape[0],
+            version=model_version(model),
+            max_distance=limit,
+            max_centroid_distance=limit,
+            needs="an embedding that is not zeros",
+            model=model,
+        )
+    return {"text": BY_TEXT, "image": BY_IMAGE}.get(layout_from)
 
 
 class Describer:
     """Describes receipts, some at a time; nothing where layouts are not found by descriptors."""
 
-    def __init__(self, layout_from: LayoutFrom) -> None:
-        self._method = METHODS.get(layout_from)
+    def __init__(self, method: Method | None) -> None:
+        self._method = method
         self._waiting: list[_Receipt] = []
-        self._parts = [np.zeros((0, self._method.size if self._method else 0), np.int8)]
+        self._parts = [np.zeros((0, method.size if method else 0), np.int8)]
 
-    def add(self, row: Row, open_image: Callable[[], Image.Image] | None = None) -> None:
-        """Adds a receipt; a dry run has no image to open."""
+    def add(self, row: Row, image: StoredImage | None = None) -> None:
+        """Adds a receipt; a dry run has no image."""
         if self._method:
-            image = open_image() if open_image and self._method.needs_images else None
-            self._waiting.append((row, image))
+            # Without its pixels, which are larger than what is stored.
+            stored = without_pixels(image) if image and self._method.needs_images else None
+            self._waiting.append((row, stored))
             if len(self._waiting) == _AT_ONCE:
                 self._describe(self._method)
 
     def descriptors(self) -> Descriptors:
-        """Descriptors of all receipts, in their order: int8 [n, size], or [0, 0]."""
+        """Descriptors of all receipts, in their order: int8 [n, size], or [0, 0].
+
+        Raises:
+          BuildError: the model can't describe one of them.
+        """
         if self._method and self._waiting:
             self._describe(self._method)
         return np.concatenate(self._parts)
@@ -105,7 +150,7 @@ def makes_layouts(layout_from: str, *, merge_spellings: bool) -> bool:
 
     Such a layout is no label of an input.
     """
-    return merge_spellings or layout_from in METHODS
+    return merge_spellings or layout_from in _FOUND
 
 
 def layouts_were_made(build_options: Mapping[str, Any]) -> bool:

@@ -3,9 +3,9 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from beam_jobs.models.saved_model import SavedModel
 from beam_jobs.options import InputOptions
 from beam_jobs.prediction.records import RecordSource
-from beam_jobs.prediction.saved_model import SavedModel
 from schemas.predictions import FileFormat
 
 _INPUTS_PER_FILE = 100_000

@@ -15,11 +15,11 @@ import PIL
 
 from beam_jobs.images.image import HEIF_VERSION, ImageOptions
 from beam_jobs.images.image_file import file_of, image_file
+from beam_jobs.models.model import Model, PredictionError, load, tensorflow_version
+from beam_jobs.models.process import ModelProcess
+from beam_jobs.models.saved_model import SavedModel
 from beam_jobs.prediction.lines import json_line
-from beam_jobs.prediction.model import Model, PredictionError, load, tensorflow_version
-from beam_jobs.prediction.process import ModelProcess
 from beam_jobs.prediction.records import read_record
-from beam_jobs.prediction.saved_model import SavedModel
 from beam_jobs.prepare.chunk_writer import ChunkTask, ChunkWriter, digest_of, write_chunk
 from beam_jobs.prepare.known import Known
 from beam_jobs.prepare.prepared_chunk import PreparedChunk

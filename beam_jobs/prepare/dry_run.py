@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from beam_jobs.images.image import ImageOptions
-from beam_jobs.layouts.descriptors import Describer, LayoutFrom
+from beam_jobs.layouts.descriptors import Describer, Method
 from beam_jobs.near_duplicates.numbers import numbers_of
 from beam_jobs.prepare.known import Known
 from beam_jobs.prepare.prepared_chunk import PreparedChunk, Rejected
@@ -23,7 +23,7 @@ class DryRunPreparer:
     labels: tuple[Label, ...]
     image: ImageOptions
     seed: int
-    layout_from: LayoutFrom = "column"
+    method: Method | None = None
     takes_numbers: bool = False
 
     def prepare(self, number: int, serialized_rows: Iterable[bytes], known: Known) -> PreparedChunk:
@@ -34,7 +34,7 @@ class DryRunPreparer:
         rows = list(unique_rows(serialized_rows))
         wanted = [row for row in rows if row.problem is None]
         accepted = [row for row in wanted if hash_words(row.id, seed=self.seed) not in known]
-        describer = Describer(self.layout_from)
+        describer = Describer(self.method)
         for row in accepted:
             describer.add(row)
         references = make_references(

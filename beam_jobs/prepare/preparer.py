@@ -11,7 +11,8 @@ import numpy as np
 import PIL
 
 from beam_jobs.images.image import HEIF_VERSION, ImageOptions, StoredImage, store_image
-from beam_jobs.layouts.descriptors import METHODS, Describer, LayoutFrom
+from beam_jobs.layouts.descriptors import Describer, Method
+from beam_jobs.models.model import tensorflow_version
 from beam_jobs.near_duplicates.numbers import NUMBERS_VERSION
 from beam_jobs.prepare.chunk_writer import ChunkTask, ChunkWriter, digest_of, write_chunk
 from beam_jobs.prepare.known import Key, Known
@@ -50,7 +51,7 @@ class ChunkPreparer:
       labels: the labels that the user declared.
       image: how images are prepared.
       seed: seeds the hash of the ids.
-      layout_from: where layouts come from, see `BuildOptions`.
+      method: how layouts are found, None where they are not.
       makes_layouts: whether records get their layouts later, see `BuildOptions`.
       takes_numbers: whether near-duplicates are looked for.
     """
@@ -59,7 +60,7 @@ class ChunkPreparer:
     labels: tuple[Label, ...]
     image: ImageOptions
     seed: int
-    layout_from: LayoutFrom = "column"
+    method: Method | None = None
     makes_layouts: bool = False
     takes_numbers: bool = False
 
@@ -89,8 +90,10 @@ class ChunkPreparer:
         made_by.append([asdict(label) for label in self.labels])
         if known:
             made_by.append(sorted(known.items()))
-        if method := METHODS.get(self.layout_from):
-            made_by.append([self.layout_from, method.version])
+        if method := self.method:
+            made_by.append([method.layout_from, method.version])
+            if method.model:
+                made_by.append(tensorflow_version())
         elif self.makes_layouts:
             made_by.append("makes layouts")
         if self.takes_numbers:
@@ -104,7 +107,7 @@ class _RecordWriter(ChunkWriter):
     def __init__(self, task: ChunkTask, preparer: ChunkPreparer, known: Known) -> None:
         super().__init__(task)
         labels, makes_layouts = preparer.labels, preparer.makes_layouts
-        self._describer = Describer(preparer.layout_from)
+        self._describer = Describer(preparer.method)
         self._takes_numbers = preparer.takes_numbers
         self._makes_layouts = makes_layouts
         self._features = staged_features(labels, makes_layouts=makes_layouts)
@@ -146,7 +149,7 @@ class _RecordWriter(ChunkWriter):
         self._labels_hash.append(labels)
         self._clipped_boxes += image.clipped_boxes
         self._pixels.append(pixels)
-        self._describer.add(row, image.open)
+        self._describer.add(row, image)
         return self.accept(row, encode_example(self._features, values))
 
     def _stored(self, data: bytes, row: Row) -> StoredImage:

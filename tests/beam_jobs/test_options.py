@@ -125,6 +125,7 @@ def test_recorded_options_are_those_that_shape_the_bytes() -> None:
     assert recorded.keys() == {
         "image",
         "layout_from",
+        "layout_distance",
         "merge_spellings",
         "near_duplicates",
         "splits",

@@ -19,7 +19,7 @@ from beam_jobs import find_layouts
 from beam_jobs.compact import main as compact_main
 from beam_jobs.find_layouts import KeyedDescriptors
 from beam_jobs.forget import main as forget_main
-from beam_jobs.layouts.descriptors import METHODS
+from beam_jobs.layouts import descriptors
 from beam_jobs.layouts.text import TEXT_VERSION, text_descriptors
 from beam_jobs.prepare.references import References, make_references, stage_references
 from beam_jobs.prepare.staging import Staging
@@ -197,8 +197,8 @@ def test_a_layout_of_few_receipts_loses_its_centroid_with_the_first_that_is_forg
 def test_other_descriptors_are_not_compared(
     copy: Path, rows: list[dict], build, monkeypatch: pytest.MonkeyPatch, capsys
 ):
-    newer = dataclasses.replace(METHODS["text"], version=TEXT_VERSION + 1)
-    monkeypatch.setitem(METHODS, "text", newer)
+    newer = dataclasses.replace(descriptors.BY_TEXT, version=TEXT_VERSION + 1)
+    monkeypatch.setattr(descriptors, "BY_TEXT", newer)
     with pytest.raises(SystemExit):
         build(table_of(copy.parent, "x", rows), copy, "--append")
     message = f"by text of version {TEXT_VERSION}, and this tillroll has version {newer.version}"
@@ -274,7 +274,7 @@ def test_a_folder_has_no_text(build, tmp_path: Path, capsys):
     draw_receipt(tmp_path / "in" / "aldi" / "b.jpg", 2)
     with pytest.raises(SystemExit):
         build(tmp_path / "in", tmp_path / "out", TEXT)
-    assert "--layout-from must not be text where the input is a folder" in capsys.readouterr().err
+    assert "--layout-from is text, and the input is a folder of images" in capsys.readouterr().err
 
 
 def test_what_is_appended_is_found_as_before(copy: Path, rows: list[dict], build, capsys):
@@ -319,7 +319,7 @@ def test_known_layouts_come_before_nearer_new_ones(tmp_path: Path):
     references = make_references(
         [row], keys=[(1, 2)], locations=[(0, b"", 0, 1)], categories=["layout"]
     )
-    descriptors = KeyedDescriptors(key=references.key, values=new)
+    keyed = KeyedDescriptors(key=references.key, values=new)
 
     def staged(values: np.ndarray) -> str:
         centroids = LayoutCentroids(
@@ -328,10 +328,16 @@ def test_known_layouts_come_before_nearer_new_ones(tmp_path: Path):
         return find_layouts._write(staging, centroids.to_bytes())
 
     both = staged(np.concatenate([known, new]))
-    described = (0, stage_references(references, staging), descriptors.staged(staging))
+    described = (0, stage_references(references, staging), keyed.staged(staging))
     for count, layout in ((1, "cluster-00000"), (0, "cluster-00001")):
         before = staged(known[:count])
-        _, path = find_layouts._assign(described, known=before, centroids=both, staging=staging)
+        _, path = find_layouts._assign(
+            described,
+            known=before,
+            centroids=both,
+            method=descriptors.BY_TEXT,
+            staging=staging,
+        )
         assigned = References.from_bytes(Path(path).read_bytes())
         assert assigned.categories["layout"][0] == (layout,)
 
@@ -352,7 +358,7 @@ def test_rare_layouts_are_found_in_later_rounds(tmp_path: Path, monkeypatch: pyt
         locations=[(0, b"", 0, 1)] * len(rows),
         categories=["layout"],
     )
-    descriptors = KeyedDescriptors(
+    described = KeyedDescriptors(
         key=references.key, values=text_descriptors([[name] for name in names])
     )
     written = tmp_path / "assigned"
@@ -360,9 +366,9 @@ def test_rare_layouts_are_found_in_later_rounds(tmp_path: Path, monkeypatch: pyt
         inputs = pipeline | "Inputs" >> beam.Create([len(rows)])
         assigned, _ = find_layouts.find_layouts(
             pipeline | "References" >> beam.Create([(0, stage_references(references, staging))]),
-            pipeline | "Descriptors" >> beam.Create([(0, descriptors.staged(staging))]),
+            pipeline | "Descriptors" >> beam.Create([(0, described.staged(staging))]),
             AsSingleton(inputs),
-            layout_from="text",
+            method=descriptors.BY_TEXT,
             base=None,
             staging=staging,
         )

@@ -16,8 +16,8 @@ pytest.importorskip("apache_beam")
 import orjson
 import pyarrow.parquet as pq
 
+from beam_jobs.models import model as boundary
 from beam_jobs.predict import main
-from beam_jobs.prediction import model as boundary
 from beam_jobs.prediction.publish import read_predictions_manifest
 from beam_jobs.verify import main as verify_main
 from schemas.file_names import COMPLETED

@@ -9,8 +9,8 @@ from PIL import Image
 
 pytest.importorskip("apache_beam")
 
+from beam_jobs.models import model as boundary
 from beam_jobs.predict import main
-from beam_jobs.prediction import model as boundary
 from beam_jobs.storage import files
 from schemas.file_names import COMPLETED
 from tests.support import fake_model

@@ -28,7 +28,7 @@ def model_bytes(
     tags: tuple[str, ...] = ("serve",),
 ) -> bytes:
     """Contents of saved_model.pb; a tensor is (number of its type, sides)."""
-    from beam_jobs.prediction.signature import saved_model_class
+    from beam_jobs.models.signature import saved_model_class
 
     model = saved_model_class()()
     graph = model.meta_graphs.add()
@@ -45,10 +45,13 @@ def model_bytes(
     return model.SerializeToString()
 
 
-def write_model(directory: Path) -> Path:
+EMBEDDING = {"embedding": (1, [-1, 4])}
+
+
+def write_model(directory: Path, outputs: Mapping[str, tuple[int, list[int]]] = OUTPUTS) -> Path:
     """Writes a model for the TensorFlow that stands in."""
     directory.mkdir(parents=True)
-    (directory / "saved_model.pb").write_bytes(model_bytes())
+    (directory / "saved_model.pb").write_bytes(model_bytes(outputs))
     return directory
 
 

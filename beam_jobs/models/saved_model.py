@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from beam_jobs.errors import BuildError
 from beam_jobs.images.image import ImageOptions
-from beam_jobs.prediction.signature import read_signature
+from beam_jobs.models.signature import read_signature
 from beam_jobs.storage import files
 from schemas.predictions import ModelOutput
 

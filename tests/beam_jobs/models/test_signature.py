@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("apache_beam")
 
-from beam_jobs.prediction.signature import read_signature
+from beam_jobs.models.signature import read_signature
 from schemas.predictions import ModelOutput
 from tests.support.fake_model import model_bytes
 

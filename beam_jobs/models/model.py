@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_jobs.errors import BuildError
-from beam_jobs.prediction.saved_model import SavedModel
+from beam_jobs.models.saved_model import SavedModel
 
 Outputs = Mapping[str, npt.NDArray[Any]]  # name to array [images, …]
 INSTALL = (
@@ -109,7 +109,7 @@ class LoadedModel:
         except (errors.ResourceExhaustedError, MemoryError) as error:
             raise BuildError(
                 f"this machine has too little memory to predict a batch of {len(images)} images: "
-                "give it more, or set a smaller --batch-size"
+                "give it more, or set a smaller --batch-size where there is one"
             ) from error
         except (errors.OpError, ValueError, TypeError) as error:
             raise PredictionError(_first_line(error)) from error
@@ -139,8 +139,8 @@ def _use_one_thread(tensorflow: Any) -> None:
         threading_.set_inter_op_parallelism_threads(1)
     except RuntimeError as error:
         raise BuildError(
-            "TensorFlow is in use in this process already, with several threads: run python -m "
-            "beam_jobs.predict as a program of its own"
+            "TensorFlow is in use in this process already, with several threads: run the job as a "
+            "program of its own"
         ) from error
 
 

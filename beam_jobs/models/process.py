@@ -9,8 +9,8 @@ from typing import Self
 from beam_jobs.errors import BuildError
 from beam_jobs.images.process import WALL_SECONDS
 from beam_jobs.images.separate_process import EndedError, SeparateProcess, serve_requests
-from beam_jobs.prediction.model import Outputs, PredictionError, load
-from beam_jobs.prediction.saved_model import SavedModel
+from beam_jobs.models.model import Outputs, PredictionError, load
+from beam_jobs.models.saved_model import SavedModel
 from beam_jobs.rejection import Reason, RejectionError
 
 _TRIES = 2
