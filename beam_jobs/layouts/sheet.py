@@ -10,6 +10,9 @@ _SIDE = 200  # of the small image in which the sheet is looked for, in pixels
 _MIN_CONTRAST = 40  # between the sheet and what is around it, of 255
 _SHARES = (0.08, 0.97)  # of the image that a sheet may take
 _LYING = 1.3  # a sheet is lying whose width is so many times its height
+_REACH = 3  # pixels of the small image, within which a sharp outline darkens by _MIN_STEP
+_MIN_STEP = 40  # of 255
+_MIN_SHARP = 0.8  # share of the outline that must be sharp
 _MAX_TILT = 25  # degrees
 _MARGIN = 0.012  # of the sheet's width, cut off at each side
 
@@ -64,7 +67,22 @@ def _mask(image: Image.Image) -> Mask | None:
 
     found = components(light > threshold)
     mask: Mask = binary_fill_holes(found.labels == 1 + found.areas.argmax())
-    return mask if _SHARES[0] < mask.mean() < _SHARES[1] else None
+    is_sheet = _SHARES[0] < mask.mean() < _SHARES[1] and _sharp_share(light, mask) > _MIN_SHARP
+    return mask if is_sheet else None
+
+
+def _sharp_share(light: npt.NDArray[np.uint8], mask: Mask) -> float:
+    """Returns for which share of its outline a mask is much lighter than what is around it.
+
+    The border of a shadow that falls on a sheet is blurred, the border of the sheet is not.
+    """
+    from scipy.ndimage import binary_erosion, grey_dilation, grey_erosion
+
+    # Outside of the image, everything is the sheet's: where it is cut off, it has no outline.
+    outline = mask & ~binary_erosion(mask, np.ones((3, 3)), border_value=1)
+    square = (2 * _REACH + 1,) * 2
+    steps = grey_dilation(light, square)[outline].astype(int) - grey_erosion(light, square)[outline]
+    return float((steps >= _MIN_STEP).mean()) if len(steps) else 0.0
 
 
 def _otsu(values: npt.NDArray[np.uint8]) -> tuple[int, float]:

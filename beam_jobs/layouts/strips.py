@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageChops, ImageFilter
+from PIL import Image, ImageFilter
 
 from beam_jobs.layouts.components import components
 
@@ -13,6 +13,7 @@ _WIDTH = 640  # of the printed part, in pixels: a letter of 40 in a line is 16 w
 _HEADER = 1.0  # height of what is looked at, in widths
 _MARGIN = 0.02  # around what is printed, in widths of the sheet
 _BLUR = 35  # pixels; wider than the strokes of a heading
+_DARKEST = 60  # mean around a pixel, of 255: below it, noise is not amplified further
 _INK = 20  # darker than what is around by so many of 255
 _ANGLES = (2.0, 1.0, 0.5)  # degrees: steps in which the skew is looked for, up to twice the sum
 _MIN_AREA = 9  # of what is no noise, in pixels
@@ -73,8 +74,11 @@ def _header(sheet: Image.Image) -> Image.Image | None:
 
 
 def _ink(image: Image.Image, blur: int) -> Image.Image:
-    """Returns how much darker each pixel is than the mean around it."""
-    return ImageChops.subtract(image.filter(ImageFilter.BoxBlur(blur)), image)
+    """Returns how much darker each pixel is than the mean around it, as a share of that, of 255."""
+    # A share, so that a letter is as dark in a shadow as it is in the light.
+    around = np.asarray(image.filter(ImageFilter.BoxBlur(blur))).astype(np.int64)
+    darker = np.maximum(around - np.asarray(image), 0)
+    return Image.fromarray((darker * 255 // np.maximum(around, _DARKEST)).astype(np.uint8))
 
 
 def _skew(ink: Image.Image) -> float:

@@ -1,7 +1,6 @@
 """Layouts that a model finds: receipts whose embeddings are near each other."""
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ pytest.importorskip("scipy")
 
 from beam_jobs import build as build_module
 from beam_jobs.compact import main as compact_main
-from beam_jobs.models import model as boundary
 from beam_jobs.verify import verify
 from tests.support import fake_model
 from tests.support.dataset_files import manifest_of, records_of
@@ -26,12 +24,7 @@ WIDTHS = {"narrow": range(40, 52), "wide": range(61, 67), "widest": (81, 83)}
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets this process and those that it starts import a TensorFlow that stands in."""
-    monkeypatch.setitem(sys.modules, "tensorflow", fake_model.stand_in())
-    monkeypatch.syspath_prepend(fake_model.STAND_IN)
-    for name, value in fake_model.variables().items():
-        monkeypatch.setenv(name, value)
-    boundary._load.cache_clear()
-    boundary.tensorflow_version.cache_clear()
+    fake_model.put_in_place(monkeypatch)
 
 
 @pytest.fixture(scope="module")

@@ -39,11 +39,7 @@ STRANGE = {
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets this process and those that it starts import a TensorFlow that stands in."""
-    monkeypatch.setitem(sys.modules, "tensorflow", fake_model.stand_in())
-    monkeypatch.syspath_prepend(fake_model.STAND_IN)  # of this process, and so of its workers
-    for name, value in fake_model.variables().items():
-        monkeypatch.setenv(name, value)
-    boundary._load.cache_clear()
+    fake_model.put_in_place(monkeypatch)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """Predictions from and to object stores, on servers of their protocols."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +8,6 @@ from PIL import Image
 
 pytest.importorskip("apache_beam")
 
-from beam_jobs.models import model as boundary
 from beam_jobs.predict import main
 from beam_jobs.storage import files
 from schemas.file_names import COMPLETED
@@ -24,11 +22,7 @@ LAST = f"{IMAGES - 1}.png"
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets this process and those that it starts import a TensorFlow that stands in."""
-    monkeypatch.setitem(sys.modules, "tensorflow", fake_model.stand_in())
-    monkeypatch.syspath_prepend(fake_model.STAND_IN)
-    for name, value in fake_model.variables().items():
-        monkeypatch.setenv(name, value)
-    boundary._load.cache_clear()
+    fake_model.put_in_place(monkeypatch)
 
 
 @pytest.fixture(params=STORE_NAMES)

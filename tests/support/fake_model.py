@@ -5,9 +5,12 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.support.processes import ROOT
+
+if TYPE_CHECKING:  # workers import this module, and need no pytest
+    import pytest
 
 # What happens to an image of this width.
 KILLED, FAILS, FAILS_IN_A_BATCH, NOT_FINITE, NOT_TEXT, SLEEPS, OUT_OF_MEMORY = range(101, 108)
@@ -71,3 +74,15 @@ def stand_in() -> Any:
         del sys.modules["tensorflow"]
         if before is not None:
             sys.modules["tensorflow"] = before
+
+
+def put_in_place(monkeypatch: "pytest.MonkeyPatch") -> None:
+    """Lets this process and those that it starts import the TensorFlow that stands in."""
+    from beam_jobs.models import model as boundary
+
+    monkeypatch.setitem(sys.modules, "tensorflow", stand_in())
+    monkeypatch.syspath_prepend(STAND_IN)  # of this process, and so of its workers
+    for name, value in variables().items():
+        monkeypatch.setenv(name, value)
+    boundary._load.cache_clear()
+    boundary.tensorflow_version.cache_clear()

@@ -21,11 +21,18 @@ def print_receipt(lines: Sequence[str], *, width: int = 600, seed: int = 0) -> I
     return image
 
 
-def photograph(sheet: Image.Image, *, angle: float = 0, seed: int = 0) -> Image.Image:
-    """Lays a sheet on a dark table, turned by some degrees, and takes a noisy photo."""
+def photograph(
+    sheet: Image.Image, *, angle: float = 0, shadow: float = 0, seed: int = 0
+) -> Image.Image:
+    """Lays a sheet on a dark table, turned by some degrees, and takes a noisy photo.
+
+    A soft shadow may fall on its right half, which takes the given share of the light.
+    """
     margin = 120
     turned = sheet.rotate(angle, Image.Resampling.BICUBIC, expand=True, fillcolor=60)
     photo = Image.new("L", (turned.width + 2 * margin, turned.height + 2 * margin), 60)
     photo.paste(turned, (margin, margin))
+    light = 0.9 - 0.9 * shadow / (1 + np.exp(-np.linspace(-6, 6, photo.width)))
     noise = np.random.default_rng(seed).normal(0, 6, (photo.height, photo.width))
-    return Image.fromarray(np.clip(np.asarray(photo) * 0.9 + noise, 0, 255).astype(np.uint8))
+    pixels = np.clip(np.asarray(photo) * light + noise, 0, 255)
+    return Image.fromarray(pixels.astype(np.uint8))

@@ -39,6 +39,7 @@ def as_jpeg(image: Image.Image, quality: int) -> Image.Image:
         pytest.param(print_receipt(BAKERY, seed=1).rotate(3, fillcolor=255), id="skewed"),
         pytest.param(photograph(print_receipt(BAKERY, seed=1)), id="photo"),
         pytest.param(photograph(print_receipt(BAKERY, seed=1), angle=9), id="tilted photo"),
+        pytest.param(photograph(print_receipt(BAKERY, seed=1), shadow=0.6), id="shadow"),
         pytest.param(photograph(print_receipt(BAKERY, seed=1), angle=-92), id="lying photo"),
     ],
 )
@@ -80,6 +81,12 @@ def test_the_sheet_is_cut_out(angle: float) -> None:
     assert abs(found.width / sheet.width - 1) < 0.1
     assert abs(found.height / sheet.height - 1) < 0.1
     assert np.quantile(np.asarray(found), 0.05) < 150 < np.quantile(np.asarray(found), 0.2)
+
+
+def test_a_shadow_is_no_border_of_the_sheet() -> None:
+    sheet = print_receipt(BAKERY)
+    photo = photograph(sheet, shadow=0.7)
+    assert cut_out_sheet(photo).width > 0.9 * sheet.width
 
 
 def test_a_scan_is_left_as_it_is() -> None:
