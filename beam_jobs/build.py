@@ -75,7 +75,7 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
                 if options.method and options.method.needs_images:
                     raise ValueError(
                         f"--dry-run reads no image, and --layout-from {options.layout_from} finds "
-                        "layouts by them: leave one of the two out"
+                        "layouts by images: build without --dry-run"
                     )
                 options = stack.enter_context(_dry_run_options(options))
         except (ValueError, BuildError) as error:

@@ -5,7 +5,7 @@ a sample of them. What is near none of these clusters is sampled again, so that 
 found, too: of 50 million receipts, the first sample of 10,000 finds the layouts that have more than
 some 5,000 receipts, and the next one those of the few that are left.
 
-A worker holds the descriptors of a bucket and the centroids of all layouts, with at most 10 KB for
+A worker holds the descriptors of a bucket and the centroids of all layouts, with at most 20 KB for
 each. A build finds at most 3 · 10,000 layouts, and an append may add as many. The worker that
 clusters also holds the distances of all pairs of a sample, twice: 0.8 GB.
 """

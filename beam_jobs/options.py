@@ -275,10 +275,12 @@ class BuildOptions(DealOptions, InputOptions):
 
     def recorded(self) -> dict[str, Any]:
         """The options that shape the dataset's bytes, for its manifest."""
+        method = self.method
         return {
             "image": asdict(self.image),
             "layout_from": self.layout_from,
-            "layout_distance": self.layout_distance,
+            # As it is used: another default must not change how an append finds layouts.
+            "layout_distance": method.max_distance if method and method.model else None,
             "merge_spellings": self.merge_spellings,
             "near_duplicates": self.near_duplicates,
             **super().recorded(),

@@ -34,12 +34,13 @@ examples:
       --label total:float --runner DataflowRunner --project p --region r \\
       --temp_location gs://b/tmp --setup_file ./setup.py
 """
+_SIGNATURE = "serving_default"  # of a model that describes receipts
 # What shapes the stored images; the others are limits, and the frame of the inputs' boxes.
 _SHAPING_IMAGES = ("encoding", "max_side", "quality", "raw_size", "fit", "channels")
 
 
-def parse_layout_from(text: str) -> str:
-    """Checks a value of --layout-from: a name, or model=DIR."""
+def _checked_layout_from(text: str) -> str:
+    """Returns a value of --layout-from, if it is one: a name, or model=DIR."""
     kind, _, directory = text.partition("=")
     if kind not in get_args(LayoutFrom) or bool(directory) != (kind == "model"):
         allowed = ", ".join("model=DIR" if one == "model" else one for one in get_args(LayoutFrom))
@@ -47,7 +48,6 @@ def parse_layout_from(text: str) -> str:
     return text
 
 
-_SIGNATURE = "serving_default"  # of a model that describes receipts
 _BUILD = Options(
     BuildOptions,
     splits=Flag(
@@ -66,7 +66,7 @@ _BUILD = Options(
     max_bad_fraction=Flag(metavar="FRACTION"),
     layout_from=Flag(
         metavar="column|text|image|model=DIR|none",
-        parse=parse_layout_from,
+        parse=_checked_layout_from,
         help="where layouts come from: the table's column (or the subfolders), the text of the "
         "boxes or the image, of which receipts that begin alike become one layout, the embeddings "
         "of an exported model, or none: all receipts are one layout. But for column, the column "
@@ -245,7 +245,7 @@ def _check_descriptors(output: str, manifest: Manifest, method: Method | None) -
 
 
 def _split_model(layout_from: str) -> tuple[LayoutFrom, SavedModel | None]:
-    """Reads the model of `model=DIR`."""
+    """Splits `model=DIR`, and reads what there is to know of the model."""
     kind, _, directory = layout_from.partition("=")
     model = SavedModel.read(absolute(directory), _SIGNATURE) if directory else None
     return cast(LayoutFrom, kind), model

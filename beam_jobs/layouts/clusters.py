@@ -1,9 +1,9 @@
 """Clusters of descriptors, and the nearest one of each descriptor.
 
 Descriptors and centroids are int8 vectors whose products are less than 2**24: at most 1,040 values
-up to 127, or 2,048 up to 90. Float32 holds every such sum exactly, in any order. So a matrix
-product of floats, which is fast, gives the same numbers on any processor, and the same receipts get
-the same layouts on any worker.
+up to 127, 2,048 up to 90, or 4,096 up to 63. Float32 holds every such sum exactly, in any order. So
+a matrix product of floats, which is fast, gives the same numbers on any processor, and the same
+receipts get the same layouts on any worker.
 """
 
 import math

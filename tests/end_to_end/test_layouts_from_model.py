@@ -74,7 +74,7 @@ BY_SIZE = {kind: {f"cluster-{number:05d}"} for number, kind in enumerate(WIDTHS)
 def test_near_embeddings_are_a_layout(found: Path):
     assert kinds(found) == BY_SIZE
     options = manifest_of(found).build_options
-    assert (options["layout_from"], options["layout_distance"]) == ("model", None)
+    assert (options["layout_from"], options["layout_distance"]) == ("model", 0.5)
     assert list(verify(str(found), workers=1)) == []
 
 
@@ -97,7 +97,7 @@ def test_what_is_appended_gets_the_same_layouts(found: Path, model: Path, build,
     new = rows_of(tmp_path / "new", {"wide-70": 70, "broad-105": 105})
     table = table_of(tmp_path, "new", new)
     elsewhere = Path(shutil.copytree(model, tmp_path / "elsewhere"))
-    assert build(table, found, "--append", by(elsewhere)) == 0
+    assert build(table, found, "--append", by(elsewhere), "--layout-distance=0.5") == 0
     names = BY_SIZE | {"broad": {"cluster-00003"}}
     assert kinds(found) == names
     assert compact_main([str(found)]) == 0
