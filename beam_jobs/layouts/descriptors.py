@@ -78,7 +78,7 @@ BY_IMAGE = Method(
     layout_from="image",
     size=IMAGE_SIZE,
     version=IMAGE_VERSION,
-    max_distance=0.92,
+    max_distance=0.9,
     max_centroid_distance=0.8,
     needs="print in its image",
 )
