@@ -77,6 +77,11 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
                         f"--dry-run reads no image, and --layout-from {options.layout_from} finds "
                         "layouts by images: build without --dry-run"
                     )
+                if options.compare_images:
+                    raise ValueError(
+                        "--dry-run reads no image, and --compare-images compares them: build "
+                        "without --dry-run"
+                    )
                 options = stack.enter_context(_dry_run_options(options))
         except (ValueError, BuildError) as error:
             parser.error(str(error))

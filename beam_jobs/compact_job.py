@@ -85,7 +85,8 @@ def add_compact(pipeline: beam.Pipeline, options: CompactOptions) -> None:
         first_numbers=options.first_shards,
         complete=True,
         makes_layouts=layouts_were_made(options.recorded()),
-        takes_numbers=options.near_duplicates != "off",
+        takes_fingerprints=options.near_duplicates != "off",
+        compares_images=options.compare_images,
     )
     written = write_shards(references, plan, starts, values, writer)
     publisher = Publisher(

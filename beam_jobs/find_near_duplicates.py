@@ -5,7 +5,7 @@ spread over partitions by their hash: a bucket writes the receipts that have wor
 a staging file, and a runner shuffles only where they lie. The pairs go through staging files, too:
 each exchange of a cluster takes network buffers, of which Flink has few.
 
-A worker that compares a partition holds some 131,000 words, and 400 bytes for each receipt that
+A worker that compares a partition holds some 131,000 words, and 500 bytes for each receipt that
 has one of them; a word that many receipts have makes its partition larger. One worker unites all
 pairs to groups, with some 1,600 bytes for each pair: 3.2 GB for two million.
 """
@@ -24,7 +24,7 @@ import numpy.typing as npt
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
 from beam_jobs.near_duplicates.pairs import NO_WORD, WORDS, receipt_words
-from beam_jobs.near_duplicates.receipts import NumberedReceipts
+from beam_jobs.near_duplicates.receipts import FingerprintedReceipts
 from beam_jobs.near_duplicates.unite import (
     NEW,
     Decisions,
@@ -52,8 +52,8 @@ from beam_jobs.storage.checksums import checksum
 from beam_jobs.storage.files import ByteRange
 from beam_jobs.writing.listings import ListedFile, ListedPairs, json_line
 from schemas.file_names import DUPLICATES, NEAR_DUPLICATES, version_file
+from schemas.fingerprints import Fingerprints
 from schemas.index import RecordIndex
-from schemas.receipt_numbers import ReceiptNumbers
 
 _PARTITION_WORDS = 1 << 17  # compared by one worker
 _LINES_PER_FILE = 100_000
@@ -98,21 +98,21 @@ class NearDuplicatesOptions:
     version: int
 
 
-def numbered_receipts(chunks: Sequence[PreparedChunk]) -> NumberedReceipts:
-    """Takes the numbers of all accepted records of some chunks."""
+def fingerprinted_receipts(chunks: Sequence[PreparedChunk]) -> FingerprintedReceipts:
+    """Takes the fingerprints of all accepted records of some chunks."""
     key = np.concatenate([chunk.references.key for chunk in chunks])
-    numbers = ReceiptNumbers.concatenate(chunk.numbers for chunk in chunks)
-    return NumberedReceipts(
+    fingerprints = Fingerprints.concatenate(chunk.fingerprints for chunk in chunks)
+    return FingerprintedReceipts(
         key=key,
         group=np.concatenate([chunk.references.group for chunk in chunks]),
         split=np.full(len(key), NEW, np.int32),
         ids=tuple(id_ for chunk in chunks for id_ in chunk.ids),
-        numbers=numbers,
-        words=receipt_words(numbers),
+        fingerprints=fingerprints,
+        words=receipt_words(fingerprints),
     )
 
 
-def write_words(receipts: NumberedReceipts, staging: Staging) -> str:
+def write_words(receipts: FingerprintedReceipts, staging: Staging) -> str:
     """Writes the words of receipts to a staging file; returns its path."""
     return write_hashes(staging, receipts.words[receipts.words != NO_WORD])
 
@@ -205,15 +205,17 @@ def _old_pieces(
     hashes = read_hashes(tuple(sorted(wanted)))
     found = []
     for shard, lookup in old.lookups():
-        if lookup.numbers is None:
-            raise ValueError(f"{shard.lookup_name} has no numbers")  # such a dataset is not asked
-        receipts = NumberedReceipts(
+        if lookup.fingerprints is None:
+            raise ValueError(
+                f"{shard.lookup_name} has no fingerprints"
+            )  # such a dataset is not asked
+        receipts = FingerprintedReceipts(
             key=lookup.key,
             group=lookup.group,
             split=np.full(len(lookup), old.split, np.int32),
             ids=("",) * len(lookup),
-            numbers=lookup.numbers,
-            words=receipt_words(lookup.numbers),
+            fingerprints=lookup.fingerprints,
+            words=receipt_words(lookup.fingerprints),
         )
         shared = among(receipts.words.ravel(), hashes).reshape(receipts.words.shape)
         rows = np.flatnonzero(shared.any(axis=1))
@@ -224,7 +226,7 @@ def _old_pieces(
     if found:
         parts, shared_of = zip(*found, strict=True)
         yield from write_pieces(
-            NumberedReceipts.concatenate(parts),
+            FingerprintedReceipts.concatenate(parts),
             np.concatenate(shared_of),
             partitions(inputs),
             staging,
@@ -232,7 +234,7 @@ def _old_pieces(
 
 
 def write_pieces(
-    receipts: NumberedReceipts,
+    receipts: FingerprintedReceipts,
     counts: npt.NDArray[np.bool_],
     parts: int,
     staging: Staging,
@@ -255,8 +257,8 @@ def compare(located: tuple[int, Iterable[ByteRange]], inputs: int) -> list[NearP
     """Finds the near-duplicates among the receipts of a partition."""
     partition, ranges = located
     # In a fixed order, so that retries see the same.
-    parts = [NumberedReceipts.from_bytes(data) for data in files.read_ranges(sorted(ranges))]
-    receipts = NumberedReceipts.concatenate(parts)
+    parts = [FingerprintedReceipts.from_bytes(data) for data in files.read_ranges(sorted(ranges))]
+    receipts = FingerprintedReceipts.concatenate(parts)
     return receipts.pairs(receipts.words % np.uint64(partitions(inputs)) == partition)
 
 
@@ -308,8 +310,7 @@ def _unite(
             {
                 "id": pair.second.id,
                 "near_duplicate_of": pair.first.id,
-                "numbers": pair.shared,
-                "more": pair.more,
+                **_evidence(pair),
                 "outcome": _OUTCOMES[options.policy, is_told],
             }
         )
@@ -339,6 +340,12 @@ _OUTCOMES = {
     ("group", False): "grouped",
     ("group", True): "refused",
 }
+
+
+def _evidence(pair: NearPair) -> dict[str, int]:
+    if pair.bits < 0:
+        return {"numbers": pair.shared, "more": pair.more}
+    return {"differing_bits": pair.bits}
 
 
 def _write_listings(

@@ -56,7 +56,8 @@ def add_forget(pipeline: beam.Pipeline, options: ForgetOptions) -> None:
         first_numbers=base.first_shards,
         complete=True,
         makes_layouts=layouts_were_made(manifest.build_options),
-        takes_numbers=manifest.build_options.get("near_duplicates", "off") != "off",
+        takes_fingerprints=manifest.build_options.get("near_duplicates", "off") != "off",
+        compares_images=manifest.build_options.get("compare_images", False),
     )
     rewritten = (
         plan

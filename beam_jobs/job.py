@@ -55,7 +55,8 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         seed=options.seed,
         method=options.method,
         makes_layouts=options.makes_layouts,
-        takes_numbers=options.takes_numbers,
+        takes_fingerprints=options.takes_fingerprints,
+        compares_images=options.compare_images,
     )
     old = list_old_shards(pipeline, options.base) if options.base else None
     buckets, inputs = read_buckets(
@@ -97,7 +98,8 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         seed=options.seed,
         first_numbers=options.first_shards,
         makes_layouts=options.makes_layouts,
-        takes_numbers=options.takes_numbers,
+        takes_fingerprints=options.takes_fingerprints,
+        compares_images=options.compare_images,
     )
     written = write_shards(references, plan, starts, vocabularies, writer)
     quarantine = prepared["rejected"] | "Quarantine" >> WriteQuarantine(
@@ -125,7 +127,7 @@ def add_dry_run(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         image=options.image,
         seed=options.seed,
         method=options.method,
-        takes_numbers=options.takes_numbers,
+        takes_fingerprints=options.takes_fingerprints,
     )
     old = list_old_shards(pipeline, options.base) if options.base else None
     buckets, inputs = read_buckets(pipeline, options, seed=options.seed, old=old)
@@ -181,7 +183,7 @@ def _find_near_duplicates(
     options: BuildOptions,
 ) -> FoundNearDuplicates:
     """Finds near-duplicates, if that is asked for."""
-    if not options.takes_numbers:
+    if not options.takes_fingerprints:
         return FoundNearDuplicates(groups=groups)
     # Listed anew: with the collection in which ids are looked for, whose results these side inputs
     # come from, Beam's local runner (2.72) ends with "watermark-pending bundles did not execute".

@@ -210,6 +210,8 @@ class BuildOptions(DealOptions, InputOptions):
       near_duplicates: what becomes of receipts whose numbers, in the text of their boxes, show that
         they are one purchase: `group` keeps them in one split, `drop` keeps one of them, `off` does
         not look for them.
+      compare_images: whether receipts without numbers in their text are near-duplicates, too, if
+        their images are nearly the same: encoded again, or scaled.
     """
 
     source: Source
@@ -218,6 +220,7 @@ class BuildOptions(DealOptions, InputOptions):
     layout_distance: float | None = None
     merge_spellings: bool = False
     near_duplicates: NearDuplicatesPolicy = "group"
+    compare_images: bool = False
 
     def __post_init__(self) -> None:
         receipt_features(self.source.labels)
@@ -236,10 +239,16 @@ class BuildOptions(DealOptions, InputOptions):
                 "`layout_from` is text, and the input is a folder of images, which has no boxes: "
                 "give a table that has them, or choose another way"
             )
-        if self.near_duplicates == "drop" and self.source.format == "folder":
+        finds_none = self.source.format == "folder" and not self.compare_images
+        if self.near_duplicates == "drop" and finds_none:
             raise ValueError(
-                "near_duplicates must not be drop where the input is a folder of images, which has "
-                "no boxes with text: give a table that has them, or leave it out"
+                "`near_duplicates` is drop, and the input is a folder of images, which has no "
+                "boxes with text: compare their images, with `compare_images`, or leave it out"
+            )
+        if self.near_duplicates == "off" and self.compare_images:
+            raise ValueError(
+                "`compare_images` is for near-duplicates, and `near_duplicates` is off: leave one "
+                "of them out"
             )
         for name in ("layout_model", "layout_distance"):
             if self.layout_from != "model" and getattr(self, name) is not None:
@@ -264,8 +273,8 @@ class BuildOptions(DealOptions, InputOptions):
         return find_method(self.layout_from, self.layout_model, self.layout_distance)
 
     @property
-    def takes_numbers(self) -> bool:
-        """Tells whether near-duplicates are looked for, by the receipts' numbers."""
+    def takes_fingerprints(self) -> bool:
+        """Tells whether near-duplicates are looked for, by the receipts' fingerprints."""
         return self.near_duplicates != "off"
 
     @property
@@ -283,6 +292,7 @@ class BuildOptions(DealOptions, InputOptions):
             "layout_distance": method.max_distance if method and method.model else None,
             "merge_spellings": self.merge_spellings,
             "near_duplicates": self.near_duplicates,
+            "compare_images": self.compare_images,
             **super().recorded(),
         }
 
@@ -297,6 +307,7 @@ class CompactOptions(DealOptions):
       layout_distance: up to which distance of a model's embeddings receipts are of one layout.
       merge_spellings: whether layouts were merged.
       near_duplicates: what became of near-duplicates.
+      compare_images: whether they were looked for by images, too.
       labels: the labels that the user declared.
     """
 
@@ -305,6 +316,7 @@ class CompactOptions(DealOptions):
     layout_distance: float | None = None
     merge_spellings: bool = False
     near_duplicates: NearDuplicatesPolicy = "off"
+    compare_images: bool = False
     labels: tuple[Label, ...]
 
     def recorded(self) -> dict[str, Any]:
@@ -315,6 +327,7 @@ class CompactOptions(DealOptions):
             "layout_distance": self.layout_distance,
             "merge_spellings": self.merge_spellings,
             "near_duplicates": self.near_duplicates,
+            "compare_images": self.compare_images,
             **super().recorded(),
         }
 

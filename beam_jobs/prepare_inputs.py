@@ -10,7 +10,7 @@ from apache_beam.pvalue import AsDict, AsList, AsSingleton, TaggedOutput
 from beam_jobs.errors import BuildError
 from beam_jobs.find_layouts import KeyedDescriptors
 from beam_jobs.find_near_duplicates import (
-    numbered_receipts,
+    fingerprinted_receipts,
     partitions,
     write_pieces,
     write_words,
@@ -202,7 +202,7 @@ def prepare(preparer: Preparer, inputs: AsSingleton, options: InputOptions) -> b
     """
     staging, appends = options.staging, options.base is not None
     finds_layouts = isinstance(options, BuildOptions) and options.method is not None
-    takes_numbers = isinstance(options, BuildOptions) and options.takes_numbers
+    takes_fingerprints = isinstance(options, BuildOptions) and options.takes_fingerprints
 
     def prepare_bucket(located: Bucket, inputs: int) -> Iterator[Any]:
         bucket, ranges, lookups = located
@@ -224,8 +224,8 @@ def prepare(preparer: Preparer, inputs: AsSingleton, options: InputOptions) -> b
         if finds_layouts:
             descriptors = KeyedDescriptors.of_chunks(chunks)
             yield TaggedOutput("descriptors", (bucket, descriptors.staged(staging)))
-        if takes_numbers:
-            receipts = numbered_receipts(chunks)
+        if takes_fingerprints:
+            receipts = fingerprinted_receipts(chunks)
             counts, parts = receipts.words != NO_WORD, partitions(inputs)
             for piece in write_pieces(receipts, counts, parts, staging):
                 yield TaggedOutput("pieces", piece)

@@ -26,7 +26,7 @@ if __name__ in ("__main__", "__mp_main__"):  # the program, and the processes th
 
 from beam_jobs.find_near_duplicates import compare, partitions, write_pieces
 from beam_jobs.near_duplicates.pairs import NO_WORD, receipt_words
-from beam_jobs.near_duplicates.receipts import NumberedReceipts
+from beam_jobs.near_duplicates.receipts import FingerprintedReceipts
 from beam_jobs.near_duplicates.unite import NEW, NearPair, unite
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.sources.row import Box
@@ -37,9 +37,9 @@ from benchmarks.harness.timing import in_new_process, table
 from benchmarks.plan_scale import peak_mb
 from benchmarks.receipts.corpus import generate
 from schemas.command_line import CommandParser
+from schemas.fingerprints import HASH_WORDS, Fingerprints
 from schemas.index import RecordIndex
 from schemas.manifest import Manifest
-from schemas.receipt_numbers import ReceiptNumbers
 
 _HASH_BITS = 10  # that may differ
 _BUCKET = 10_000
@@ -261,7 +261,7 @@ def _purchases(count: int) -> int:
     return round(count / (1 + _SHARE_TWICE))
 
 
-def _numbered(first: int, count: int, total: int) -> NumberedReceipts:
+def _numbered(first: int, count: int, total: int) -> FingerprintedReceipts:
     """Makes some of `total` receipts; each shop prints five numbers on all of its receipts."""
     number = np.arange(first, first + count)
     purchases = _purchases(total)
@@ -274,15 +274,19 @@ def _numbered(first: int, count: int, total: int) -> NumberedReceipts:
         values[:, column] = spread if column < 7 else spread % np.uint64(5000)
     counts = np.where(number < purchases, _NUMBERS, _NUMBERS - 1).astype(np.int32)
     kept = np.arange(_NUMBERS) < counts[:, None]
-    numbers = ReceiptNumbers(counts=counts, values=values[kept].astype(np.uint32))
+    fingerprints = Fingerprints(
+        counts=counts,
+        values=values[kept].astype(np.uint32),
+        images=np.zeros((count, HASH_WORDS), np.uint64),
+    )
     key = np.stack([_hash(number), _hash(number + total)], axis=1)
-    return NumberedReceipts(
+    return FingerprintedReceipts(
         key=key,
         group=np.zeros(count, np.uint64),
         split=np.full(count, NEW, np.int32),
         ids=tuple(f"receipt-{one:08d}" for one in number.tolist()),
-        numbers=numbers,
-        words=receipt_words(numbers),
+        fingerprints=fingerprints,
+        words=receipt_words(fingerprints),
     )
 
 

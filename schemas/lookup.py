@@ -1,8 +1,8 @@
 """The lookup of a shard: hashes of its records, by which a later build knows them.
 
 What is appended to a dataset may be there already. A build that appends compares hashes, and reads
-no old record. A lookup file is an uncompressed `.npz` archive of 48 bytes per record, and 4 for
-each of its numbers where near-duplicates are looked for.
+no old record. A lookup file is an uncompressed `.npz` archive of 48 bytes per record and, where
+near-duplicates are looked for, 4 for each of its numbers or 132 for its image.
 """
 
 import io
@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from schemas.receipt_numbers import MAX_NUMBERS, ReceiptNumbers
+from schemas.fingerprints import HASH_WORDS, MAX_NUMBERS, Fingerprints
 
 HashArray = npt.NDArray[np.uint64]
 _DTYPE = np.dtype("<u8")
@@ -28,14 +28,15 @@ class RecordLookup:
       pixels: uint64 [n, 2], of the source image, see the feature image/key/pixels.
       labels: uint64 [n], of group, labels and boxes, as stored.
       group: uint64 [n], of the group; 0 for none.
-      numbers: the numbers printed on the receipts; None where near-duplicates are not looked for.
+      fingerprints: what tells which are one purchase; None where near-duplicates are not looked
+        for.
     """
 
     key: HashArray
     pixels: HashArray
     labels: HashArray
     group: HashArray
-    numbers: ReceiptNumbers | None = None
+    fingerprints: Fingerprints | None = None
 
     def __len__(self) -> int:
         return len(self.key)
@@ -44,25 +45,21 @@ class RecordLookup:
         """Returns some records, by their positions or a mask."""
         return type(self)(
             **{name: getattr(self, name)[rows] for name in _COLUMNS},
-            numbers=None if self.numbers is None else self.numbers.take(rows),
+            fingerprints=None if self.fingerprints is None else self.fingerprints.take(rows),
         )
 
     def to_bytes(self) -> bytes:
         """The file's contents; equal lookups give equal bytes."""
         buffer = io.BytesIO()
         columns = {name: getattr(self, name).astype(_DTYPE) for name in _COLUMNS}
-        if self.numbers is not None:
-            columns |= {
-                "number_counts": self.numbers.counts.astype("<i4"),
-                "number_values": self.numbers.values.astype("<u4"),
-            }
-        np.savez(buffer, **columns)
+        fingerprints = {} if self.fingerprints is None else self.fingerprints.arrays()
+        np.savez(buffer, **columns, **fingerprints)
         return buffer.getvalue()
 
     @staticmethod
     def max_bytes(records: int) -> int:
         """Returns the bytes that the lookup file of so many records has at most."""
-        return records * (48 + 4 + 4 * MAX_NUMBERS) + _HEADERS_BYTES
+        return records * (48 + 4 + 4 * MAX_NUMBERS + 4 + 8 * HASH_WORDS) + _HEADERS_BYTES
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -73,12 +70,11 @@ class RecordLookup:
         """
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-                numbers = None
-                if "number_counts" in arrays:
-                    numbers = ReceiptNumbers(
-                        counts=arrays["number_counts"], values=arrays["number_values"]
-                    )
-                return cls(**{name: arrays[name] for name in _COLUMNS}, numbers=numbers)
+                has_fingerprints = "number_counts" in arrays
+                return cls(
+                    **{name: arrays[name] for name in _COLUMNS},
+                    fingerprints=Fingerprints.of_arrays(arrays) if has_fingerprints else None,
+                )
         except Exception as error:  # zipfile and NumPy raise many kinds over a damaged file
             raise ValueError(f"not a lookup file: {error}") from error
 

@@ -86,6 +86,10 @@ _BUILD = Options(
         "boxes agree: group keeps them in one split, drop keeps one of them, off does not look; "
         "versions/…/duplicates lists them",
     ),
+    compare_images=Flag(
+        help="also find receipts without numbers in their text whose images are nearly the same: "
+        "encoded again, or scaled; takes some milliseconds for each",
+    ),
     overwrite=Flag(help="replace a finished dataset, once the new one is complete"),
     seed=Flag(metavar="SEED"),
 )
@@ -114,7 +118,8 @@ def build_parser() -> CommandParser:
         "(default: none)",
     )
     add_columns(group)
-    _BUILD.add_to(group, "layout_from", "layout_distance", "merge_spellings", "near_duplicates")
+    _BUILD.add_to(group, "layout_from", "layout_distance", "merge_spellings")
+    _BUILD.add_to(group, "near_duplicates", "compare_images")
     IMAGES.add_to(group, "box_frame")
     group = result.add_argument_group("output")
     group.add_argument("--output", required=True, metavar="DIR", help="dataset directory")
@@ -179,6 +184,7 @@ def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOpt
     layout_from = recorded.get("layout_from", "column")
     merge_spellings = recorded.get("merge_spellings", False)
     near_duplicates = recorded.get("near_duplicates", "off")
+    compare_images = recorded.get("compare_images", False)
     layout_distance = recorded.get("layout_distance")
     asked_from, model = _split_model(args.layout_from)
     if layout_from == "model" and model is None:
@@ -196,6 +202,7 @@ def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOpt
         ("--layout-distance", args.layout_distance, layout_distance),
         ("--merge-spellings", args.merge_spellings, merge_spellings),
         ("--near-duplicates", args.near_duplicates, near_duplicates),
+        ("--compare-images", args.compare_images, compare_images),
         *(
             (IMAGES.flag(name), getattr(asked, name), getattr(image, name))
             for name in _SHAPING_IMAGES
@@ -221,6 +228,7 @@ def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOpt
         layout_distance=layout_distance,
         merge_spellings=merge_spellings,
         near_duplicates=near_duplicates,
+        compare_images=compare_images,
         shards=parse_shards(args.shards, recorded["splits"]),
         base=base,
     )

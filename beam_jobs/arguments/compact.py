@@ -63,6 +63,7 @@ def compact_options(args: argparse.Namespace) -> CompactOptions:
         layout_distance=recorded.get("layout_distance"),
         merge_spellings=recorded.get("merge_spellings", False),
         near_duplicates=recorded.get("near_duplicates", "off"),
+        compare_images=recorded.get("compare_images", False),
         labels=manifest.labels,
         shard_size_mb=recorded["shard_size_mb"],
         shards_multiple_of=recorded["shards_multiple_of"],

@@ -120,10 +120,16 @@ class StoredImage:
 
     def open(self) -> Image.Image:
         """Opens what is stored."""
-        if self.format == "raw":
-            mode = "RGB" if self.channels == 3 else "L"
-            return Image.frombytes(mode, (self.width, self.height), self.encoded)
-        return Image.open(io.BytesIO(self.encoded))
+        shape = (self.height, self.width, self.channels)
+        return open_stored(self.encoded, shape if self.format == "raw" else None)
+
+
+def open_stored(encoded: bytes, raw_shape: tuple[int, int, int] | None) -> Image.Image:
+    """Opens the image of a record: a JPEG file, or raw pixels of a shape."""
+    if raw_shape is None:
+        return Image.open(io.BytesIO(encoded))
+    height, width, channels = raw_shape
+    return Image.frombytes("RGB" if channels == 3 else "L", (width, height), encoded)
 
 
 @dataclass(frozen=True, kw_only=True)

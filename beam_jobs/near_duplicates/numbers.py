@@ -2,14 +2,14 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import xxhash
 
-from beam_jobs.sources.row import Row
-from schemas.receipt_numbers import MAX_NUMBERS, ReceiptNumbers
+from schemas.fingerprints import MAX_NUMBERS
 
 NUMBERS_VERSION = 1
+MIN_NUMBERS = 5  # distinct ones: two cups of coffee for the same price are two purchases
 _NUMBER = re.compile(r"\S*\d\S*")
 _PUNCTUATION = "()[]{}<>:;,.*#=-_'\"!?|/\\"
 
@@ -25,8 +25,3 @@ def number_hashes(lines: Iterable[str]) -> list[int]:
         text = unicodedata.normalize("NFKC", text)
     words = (word.strip(_PUNCTUATION) for word in _NUMBER.findall(text.casefold()))
     return [xxhash.xxh32_intdigest(word) for word in words][:MAX_NUMBERS]
-
-
-def numbers_of(rows: Sequence[Row]) -> ReceiptNumbers:
-    """Makes the numbers of rows, from the text of their boxes."""
-    return ReceiptNumbers.of([number_hashes(box[4] for box in row.boxes) for row in rows])

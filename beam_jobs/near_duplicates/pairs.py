@@ -1,4 +1,4 @@
-"""Pairs of receipts that are one purchase, found by the numbers that are printed on them.
+"""Pairs of receipts that are one purchase, found by their numbers or their images.
 
 Candidates have a rare thing in common: two numbers that follow each other, such as a date and a
 time. Of each receipt the eight such pairs with the smallest hashes are kept, so that receipts with
@@ -7,21 +7,28 @@ that share a word are compared with a few neighbors only, however many they are.
 
 Example: of 5,000 receipts of one shop all have the word "its telephone and its tax number", but two
 photos of one purchase alone share the word "12:31:05 and invoice 4711".
+
+The words of a receipt that has too few numbers are eight bands of the perceptual hash of its image,
+if it has one. Most bands of an image that was encoded again or scaled are the same.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from schemas.receipt_numbers import ReceiptNumbers
+from beam_jobs.near_duplicates.numbers import MIN_NUMBERS
+from beam_jobs.near_duplicates.perceptual_hash import differing_bits, hash_bands
+from schemas.fingerprints import Fingerprints
 
 WORDS = 8
-MIN_NUMBERS = 5  # distinct ones: two cups of coffee for the same price are two purchases
 MIN_SHARED = 0.8  # of the numbers of the receipt that shows more of them: one may be cropped
 MIN_SHARED_WORDS = 3
+# Of 1,024 bits of the hashes of two images. Images that were encoded again, scaled or darkened
+# differ in up to 46 of them, other receipts of the shop in at least 148.
+MAX_DIFFERING_BITS = 80
 _NEIGHBORS = 4
 _PAIRS_AT_ONCE = 1 << 16
 NO_WORD = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -38,33 +45,37 @@ class Pairs:
       first, second: int64, positions of the receipts.
       shared: int32, distinct numbers that both have.
       more: int32, distinct numbers that only one of them has.
+      bits: int32, bits in which the hashes of their images differ; -1 where numbers decide.
     """
 
     first: Rows
     second: Rows
     shared: npt.NDArray[np.int32]
     more: npt.NDArray[np.int32]
+    bits: npt.NDArray[np.int32]
 
 
-def receipt_words(numbers: ReceiptNumbers) -> WordArray:
+def receipt_words(fingerprints: Fingerprints) -> WordArray:
     """Returns the words of receipts, uint64 [n, 8], ascending.
 
     A receipt with fewer words has NO_WORD in the last places; so has one with fewer than five
-    distinct numbers in all of them.
+    distinct numbers, and no hash of its image, in all of them.
     """
-    words = np.full((len(numbers), WORDS), NO_WORD)
-    receipt, values = numbers.receipt, numbers.values.astype(np.uint64)
+    words = np.full((len(fingerprints), WORDS), NO_WORD)
+    receipt, values = fingerprints.receipt, fingerprints.values.astype(np.uint64)
     follows = np.flatnonzero(receipt[1:] == receipt[:-1])
     word = _mix((values[follows] << np.uint64(32)) | values[follows + 1])
     receipt, word = _distinct(receipt[follows], word)
     place = _place_in_run(receipt)
-    kept = (place < WORDS) & (_distinct_counts(numbers)[receipt] >= MIN_NUMBERS)
+    kept = (place < WORDS) & (_distinct_counts(fingerprints)[receipt] >= MIN_NUMBERS)
     words[receipt[kept], place[kept]] = word[kept]
+    has_image = fingerprints.has_image
+    words[has_image] = np.sort(_mix(hash_bands(fingerprints.images[has_image])), axis=1)
     return words
 
 
 def find_pairs(
-    numbers: ReceiptNumbers,
+    fingerprints: Fingerprints,
     words: WordArray,
     key: npt.NDArray[np.uint64],
     wanted: npt.NDArray[np.bool_] | None = None,
@@ -73,21 +84,27 @@ def find_pairs(
 
     Two receipts are one purchase if one has all numbers of the other, and these are at least four
     fifths of its own. If each has a number that the other lacks, they are two purchases, whatever
-    else they share.
+    else they share. Receipts with too few numbers are one purchase if their images have nearly the
+    same hash.
 
     Args:
-      numbers: of n receipts.
+      fingerprints: of n receipts.
       words: uint64 [n, 8], their words.
       key: uint64 [n, 2], hashes of their ids: from the order of the receipts, nothing follows.
       wanted: bool [n, 8], the words to look at; None for all.
     """
     candidates = _candidates(words, key, wanted)
-    candidates = candidates[_share_words(words, candidates)]
+    has_image = fingerprints.has_image
+    candidates = candidates[_share_words(words, candidates, has_image)]
     rows, pairs = np.unique(candidates, return_inverse=True)
-    parts = list(_verified(_distinct_numbers(numbers.take(rows)), pairs.reshape(-1, 2)))
+    parts = list(_verified(_distinct_numbers(fingerprints.take(rows)), pairs.reshape(-1, 2)))
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     return Pairs(
-        first=rows[columns[0]], second=rows[columns[1]], shared=columns[2], more=columns[3]
+        first=rows[columns[0]],
+        second=rows[columns[1]],
+        shared=columns[2],
+        more=columns[3],
+        bits=columns[4],
     )
 
 
@@ -114,8 +131,13 @@ def _candidates(
     return candidates[new]
 
 
-def _share_words(words: WordArray, candidates: Rows) -> npt.NDArray[np.bool_]:
-    """Returns which candidates share three words, or all of a receipt that has fewer."""
+def _share_words(
+    words: WordArray, candidates: Rows, has_image: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Returns which candidates share three words, or all of a receipt that has fewer.
+
+    Of images, all do: they are compared at once.
+    """
     # Where the last fifth of a receipt is cropped away, six of eight words stay on average.
     counts = (words != NO_WORD).sum(axis=1)
     shared = np.zeros(len(candidates), np.int64)
@@ -124,18 +146,19 @@ def _share_words(words: WordArray, candidates: Rows) -> npt.NDArray[np.bool_]:
         equal = words[first, :, None] == words[second, None, :]
         equal &= words[first, :, None] != NO_WORD
         shared[start : start + _PAIRS_AT_ONCE] = equal.sum(axis=(1, 2))
-    return shared >= np.minimum(counts[candidates].min(axis=1), MIN_SHARED_WORDS)
+    enough = shared >= np.minimum(counts[candidates].min(axis=1), MIN_SHARED_WORDS)
+    return enough | has_image[candidates].all(axis=1)
 
 
 def _verified(
-    numbers: ReceiptNumbers, candidates: Rows
-) -> Iterator[tuple[Rows, Rows, npt.NDArray[np.int32], npt.NDArray[np.int32]]]:
-    """Yields (first, second, shared, more) of those candidates that are one purchase."""
+    fingerprints: Fingerprints, candidates: Rows
+) -> Iterator[tuple[npt.NDArray[Any], ...]]:
+    """Yields (first, second, shared, more, bits) of those candidates that are one purchase."""
     # Once at least, so that there is something to join.
     for start in range(0, max(len(candidates), 1), _PAIRS_AT_ONCE):
         part = candidates[start : start + _PAIRS_AT_ONCE].reshape(-1, 2)
         # The numbers of both receipts of each pair, sorted: those that both have come twice.
-        both = numbers.take(part.ravel())
+        both = fingerprints.take(part.ravel())
         pair = both.receipt // 2
         order = np.lexsort((both.values, pair))
         pair, values = pair[order], both.values[order]
@@ -143,19 +166,24 @@ def _verified(
         shared = np.bincount(pair[1:][twice], minlength=len(part)).astype(np.int32)
         counts = both.counts.reshape(-1, 2)
         fewer, most = counts.min(axis=1), counts.max(axis=1)
-        same = (shared == fewer) & (shared >= MIN_NUMBERS) & (shared >= MIN_SHARED * most)
-        yield part[same, 0], part[same, 1], shared[same], (most - shared)[same]
+        by_image = both.has_image.reshape(-1, 2)
+        bits = np.where(
+            by_image.all(axis=1), differing_bits(both.images[::2], both.images[1::2]), -1
+        )
+        enough = (shared >= MIN_NUMBERS) & (shared >= MIN_SHARED * most) & ~by_image.any(axis=1)
+        same = (shared == fewer) & (enough | ((bits >= 0) & (bits <= MAX_DIFFERING_BITS)))
+        yield part[same, 0], part[same, 1], shared[same], (most - shared)[same], bits[same]
 
 
-def _distinct_numbers(numbers: ReceiptNumbers) -> ReceiptNumbers:
+def _distinct_numbers(fingerprints: Fingerprints) -> Fingerprints:
     """Returns each receipt's numbers once, ascending."""
-    receipt, values = _distinct(numbers.receipt, numbers.values)
-    counts = np.bincount(receipt, minlength=len(numbers)).astype(np.int32)
-    return ReceiptNumbers(counts=counts, values=values)
+    receipt, values = _distinct(fingerprints.receipt, fingerprints.values)
+    counts = np.bincount(receipt, minlength=len(fingerprints)).astype(np.int32)
+    return replace(fingerprints, counts=counts, values=values)
 
 
-def _distinct_counts(numbers: ReceiptNumbers) -> npt.NDArray[np.int32]:
-    return _distinct_numbers(numbers).counts
+def _distinct_counts(fingerprints: Fingerprints) -> npt.NDArray[np.int32]:
+    return _distinct_numbers(fingerprints).counts
 
 
 def _distinct(receipt: Rows, value: npt.NDArray[Any]) -> tuple[Rows, npt.NDArray[Any]]:

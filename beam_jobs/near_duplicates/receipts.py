@@ -1,4 +1,4 @@
-"""Receipts with their numbers, on their way to the worker that compares them."""
+"""Receipts with their fingerprints, on their way to the worker that compares them."""
 
 import io
 import json
@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from beam_jobs.near_duplicates.pairs import WordArray, find_pairs
 from beam_jobs.near_duplicates.unite import NEW, NearPair, PairedReceipt
-from schemas.receipt_numbers import ReceiptNumbers
+from schemas.fingerprints import Fingerprints
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NumberedReceipts:
+class FingerprintedReceipts:
     """Some receipts; arrays of shape [n].
 
     Attributes:
@@ -23,7 +23,7 @@ class NumberedReceipts:
       group: uint64, hash of the group; 0 for none.
       split: int32, position of the split; NEW for a new receipt.
       ids: their ids.
-      numbers: their numbers.
+      fingerprints: their fingerprints.
       words: uint64 [n, 8], their words, see `receipt_words`.
     """
 
@@ -31,7 +31,7 @@ class NumberedReceipts:
     group: npt.NDArray[np.uint64]
     split: npt.NDArray[np.int32]
     ids: tuple[str, ...]
-    numbers: ReceiptNumbers
+    fingerprints: Fingerprints
     words: WordArray
 
     def __len__(self) -> int:
@@ -44,7 +44,7 @@ class NumberedReceipts:
             group=self.group[rows],
             split=self.split[rows],
             ids=tuple(self.ids[row] for row in rows.tolist()),
-            numbers=self.numbers.take(rows),
+            fingerprints=self.fingerprints.take(rows),
             words=self.words[rows],
         )
 
@@ -56,7 +56,7 @@ class NumberedReceipts:
             group=np.concatenate([part.group for part in parts]),
             split=np.concatenate([part.split for part in parts]),
             ids=tuple(id_ for part in parts for id_ in part.ids),
-            numbers=ReceiptNumbers.concatenate(part.numbers for part in parts),
+            fingerprints=Fingerprints.concatenate(part.fingerprints for part in parts),
             words=np.concatenate([part.words for part in parts]),
         )
 
@@ -69,9 +69,8 @@ class NumberedReceipts:
             group=self.group,
             split=self.split,
             ids=np.frombuffer(json.dumps(self.ids).encode(), np.uint8),
-            counts=self.numbers.counts,
-            values=self.numbers.values,
             words=self.words,
+            **self.fingerprints.arrays(),
         )
         return buffer.getvalue()
 
@@ -79,13 +78,12 @@ class NumberedReceipts:
     def from_bytes(cls, data: bytes) -> Self:
         """Inverse of `to_bytes`."""
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-            numbers = ReceiptNumbers(counts=arrays["counts"], values=arrays["values"])
             return cls(
                 key=arrays["key"],
                 group=arrays["group"],
                 split=arrays["split"],
                 ids=tuple(json.loads(arrays["ids"].tobytes())),
-                numbers=numbers,
+                fingerprints=Fingerprints.of_arrays(arrays),
                 words=arrays["words"],
             )
 
@@ -105,17 +103,20 @@ class NumberedReceipts:
 
         `wanted` are the words to look at, bool [n, 8].
         """
-        found = find_pairs(self.numbers, self.words, self.key, wanted)
+        found = find_pairs(self.fingerprints, self.words, self.key, wanted)
         pairs = []
         columns: Iterable[tuple[Any, ...]] = zip(
             found.first.tolist(),
             found.second.tolist(),
             found.shared.tolist(),
             found.more.tolist(),
+            found.bits.tolist(),
             strict=True,
         )
-        for one, other, shared, more in columns:
+        for one, other, shared, more, bits in columns:
             first, second = sorted((self._paired(one), self._paired(other)))
             if second.is_new:
-                pairs.append(NearPair(first=first, second=second, shared=shared, more=more))
+                pairs.append(
+                    NearPair(first=first, second=second, shared=shared, more=more, bits=bits)
+                )
         return pairs

@@ -48,22 +48,24 @@ class NearPair(NamedTuple):
       first, second: the receipts; the second is new.
       shared: distinct numbers that both have.
       more: distinct numbers that only one of them has.
+      bits: bits in which the hashes of their images differ; -1 where numbers decide.
     """
 
     first: PairedReceipt
     second: PairedReceipt
     shared: int
     more: int
+    bits: int = -1
 
     @classmethod
     def from_json(cls, values: Sequence[Any]) -> Self:
         """Makes a pair of what `json.dumps` makes of one."""
-        first, second, shared, more = values
+        first, second, shared, more, bits = values
         receipts = [
             PairedReceipt(is_new=is_new, key=(key[0], key[1]), group=group, split=split, id=id_)
             for is_new, key, group, split, id_ in (first, second)
         ]
-        return cls(first=receipts[0], second=receipts[1], shared=shared, more=more)
+        return cls(first=receipts[0], second=receipts[1], shared=shared, more=more, bits=bits)
 
     @property
     def keys(self) -> PairKeys:
@@ -151,7 +153,7 @@ def unite(pairs: Iterable[NearPair], split_of_groups: Mapping[int, int]) -> Deci
     united = _United(split_of_groups)
     refused = [
         pair.keys
-        for pair in sorted(pairs, key=lambda pair: (pair.more, -pair.shared, pair))
+        for pair in sorted(pairs, key=lambda pair: (pair.more, -pair.shared, pair.bits, pair))
         if not united.join(pair.first, pair.second)
     ]
     return united.decisions(refused)

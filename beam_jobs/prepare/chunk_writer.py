@@ -18,7 +18,6 @@ from beam_jobs.errors import BuildError
 from beam_jobs.images.image import ImageOptions, StoredImage
 from beam_jobs.images.process import WALL_SECONDS, ImageProcess
 from beam_jobs.images.watchdog import ImageWatchdog
-from beam_jobs.near_duplicates.numbers import numbers_of
 from beam_jobs.prepare.prepared_chunk import PreparedChunk, Rejected
 from beam_jobs.prepare.references import hash_words, make_references
 from beam_jobs.prepare.repeated_ids import unique_rows
@@ -29,6 +28,7 @@ from beam_jobs.sources.row import Box, Row
 from beam_jobs.storage import files
 from beam_jobs.storage.checksums import ChecksumReader, RunningChecksum
 from schemas.example import encode_example
+from schemas.fingerprints import Fingerprints
 from schemas.layout_centroids import Descriptors
 from schemas.quarantine import REJECTED_FEATURES
 from schemas.tfrecord import CorruptRecordError, frame
@@ -197,7 +197,7 @@ class ChunkWriter(ABC):
         known: int = 0,
         clipped_boxes: int = 0,
         descriptors: Descriptors = _NO_DESCRIPTORS,
-        takes_numbers: bool = False,
+        fingerprints: Fingerprints | None = None,
     ) -> PreparedChunk:
         """Returns the facts about the chunk, once all its records are made.
 
@@ -208,7 +208,7 @@ class ChunkWriter(ABC):
           known: rows of which no record was made, as the dataset has them.
           clipped_boxes: boxes that reached beyond their image.
           descriptors: of the records, where layouts are found by them.
-          takes_numbers: whether near-duplicates are looked for.
+          fingerprints: of the records, where near-duplicates are looked for.
         """
         return PreparedChunk(
             number=self.task.number,
@@ -219,7 +219,7 @@ class ChunkWriter(ABC):
             pixels=pixels,
             labels_hash=labels_hash,
             descriptors=descriptors,
-            numbers=numbers_of(self._accepted if takes_numbers else ()),
+            fingerprints=fingerprints or Fingerprints.of([]),
             rejected=tuple(self._rejected),
             known=known,
             clipped_boxes=clipped_boxes,

@@ -7,7 +7,7 @@ import numpy as np
 
 from beam_jobs.images.image import ImageOptions
 from beam_jobs.layouts.descriptors import Describer, Method
-from beam_jobs.near_duplicates.numbers import numbers_of
+from beam_jobs.near_duplicates.fingerprinter import Fingerprinter
 from beam_jobs.prepare.known import Known
 from beam_jobs.prepare.prepared_chunk import PreparedChunk, Rejected
 from beam_jobs.prepare.references import hash_words, make_references
@@ -24,7 +24,7 @@ class DryRunPreparer:
     image: ImageOptions
     seed: int
     method: Method | None = None
-    takes_numbers: bool = False
+    takes_fingerprints: bool = False
 
     def prepare(self, number: int, serialized_rows: Iterable[bytes], known: Known) -> PreparedChunk:
         """Returns the chunk, with references to records that do not exist.
@@ -35,8 +35,11 @@ class DryRunPreparer:
         wanted = [row for row in rows if row.problem is None]
         accepted = [row for row in wanted if hash_words(row.id, seed=self.seed) not in known]
         describer = Describer(self.method)
+        fingerprinter = Fingerprinter(compares_images=False)
         for row in accepted:
             describer.add(row)
+            if self.takes_fingerprints:
+                fingerprinter.add(box[4] for box in row.boxes)
         references = make_references(
             accepted,
             keys=[hash_words(row.id, seed=self.seed) for row in accepted],
@@ -53,7 +56,7 @@ class DryRunPreparer:
             pixels=np.zeros((0, 2), np.uint64),
             labels_hash=np.zeros(0, np.uint64),
             descriptors=describer.descriptors(),
-            numbers=numbers_of(accepted if self.takes_numbers else ()),
+            fingerprints=fingerprinter.fingerprints(),
             rejected=tuple(
                 Rejected(
                     id_hash=hash_words(row.id, seed=self.seed)[0],

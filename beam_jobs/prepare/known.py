@@ -110,7 +110,7 @@ def find_ids(old: OldShards, wanted: Sequence[str], inputs: int) -> Iterator[tup
         # A shift by 64 bits, of a single bucket, is none to NumPy.
         buckets = found.key[:, 0] >> shift if shift else np.zeros(len(found), np.uint64)
         for bucket in np.unique(buckets).tolist():
-            yield bucket, replace(found.take(buckets == bucket), numbers=None).to_bytes()
+            yield bucket, replace(found.take(buckets == bucket), fingerprints=None).to_bytes()
 
 
 def known_by_chunk(lookups: Iterable[bytes], inputs: int) -> dict[int, Known]:

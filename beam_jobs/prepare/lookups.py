@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.prepare.references import hash_words, labels_hash
+from schemas.fingerprints import Fingerprints
 from schemas.lookup import RecordLookup
 from schemas.receipt import Feature
-from schemas.receipt_numbers import ReceiptNumbers
 
 Hashes = tuple[int, ...]  # two words of the id, two of the pixels, labels, group
 
@@ -34,15 +34,15 @@ def record_hashes(
     )
 
 
-def make_lookup(hashes: Sequence[Hashes], numbers: ReceiptNumbers | None = None) -> RecordLookup:
-    """Makes the lookup of records from the hashes and the numbers of each."""
+def make_lookup(hashes: Sequence[Hashes], fingerprints: Fingerprints | None = None) -> RecordLookup:
+    """Makes the lookup of records from the hashes and the fingerprints of each."""
     columns = np.array(hashes, np.uint64).reshape(-1, 6)
     return RecordLookup(
         key=columns[:, :2],
         pixels=columns[:, 2:4],
         labels=columns[:, 4],
         group=columns[:, 5],
-        numbers=numbers,
+        fingerprints=fingerprints,
     )
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_jobs.prepare.references import References
+from schemas.fingerprints import Fingerprints
 from schemas.layout_centroids import Descriptors
 from schemas.manifest import FileChecksum
-from schemas.receipt_numbers import ReceiptNumbers
 from schemas.tfrecord import frame, unframe
 
 
@@ -39,7 +39,7 @@ class PreparedChunk:
       pixels: uint64 [n, 2], hash of the upright pixels.
       labels_hash: uint64 [n], hash of layout, group, labels and boxes.
       descriptors: int8 [n, size], by which layouts are found; [n, 0] where they are given.
-      numbers: the numbers printed on them; none where near-duplicates are not looked for.
+      fingerprints: by which near-duplicates are found; none where these are not looked for.
       rejected: its rejected inputs.
       known: inputs that are in the dataset already, to which the others are appended.
       clipped_boxes: boxes that reached beyond their image.
@@ -54,7 +54,7 @@ class PreparedChunk:
     pixels: npt.NDArray[np.uint64]
     labels_hash: npt.NDArray[np.uint64]
     descriptors: Descriptors
-    numbers: ReceiptNumbers
+    fingerprints: Fingerprints
     rejected: tuple[Rejected, ...]
     known: int
     clipped_boxes: int
@@ -90,9 +90,8 @@ class PreparedChunk:
             pixels=self.pixels,
             truth=self.labels_hash,
             descriptors=self.descriptors,
-            number_counts=self.numbers.counts,
-            number_values=self.numbers.values,
             references=np.frombuffer(self.references.to_bytes(), np.uint8),
+            **self.fingerprints.arrays(),
         )
         return frame(buffer.getvalue())
 
@@ -110,11 +109,12 @@ class PreparedChunk:
             return cls(
                 references=references,
                 ids=tuple(text.pop("ids")),
-                # The file of an older version has neither these nor numbers.
+                # The file of an older version has neither these nor fingerprints.
                 descriptors=arrays.get("descriptors", none),
-                numbers=ReceiptNumbers(
-                    counts=arrays.get("number_counts", np.zeros(0, np.int32)),
-                    values=arrays.get("number_values", np.zeros(0, np.uint32)),
+                fingerprints=(
+                    Fingerprints.of_arrays(arrays)
+                    if "number_counts" in arrays
+                    else Fingerprints.of([])
                 ),
                 pixels=arrays["pixels"],
                 labels_hash=arrays["truth"],

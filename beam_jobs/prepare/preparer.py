@@ -13,7 +13,9 @@ import PIL
 from beam_jobs.images.image import HEIF_VERSION, ImageOptions, StoredImage, store_image
 from beam_jobs.layouts.descriptors import Describer, Method
 from beam_jobs.models.model import tensorflow_version
+from beam_jobs.near_duplicates.fingerprinter import Fingerprinter
 from beam_jobs.near_duplicates.numbers import NUMBERS_VERSION
+from beam_jobs.near_duplicates.perceptual_hash import HASH_VERSION
 from beam_jobs.prepare.chunk_writer import ChunkTask, ChunkWriter, digest_of, write_chunk
 from beam_jobs.prepare.known import Key, Known
 from beam_jobs.prepare.prepared_chunk import PreparedChunk
@@ -53,7 +55,8 @@ class ChunkPreparer:
       seed: seeds the hash of the ids.
       method: how layouts are found, None where they are not.
       makes_layouts: whether records get their layouts later, see `BuildOptions`.
-      takes_numbers: whether near-duplicates are looked for.
+      takes_fingerprints: whether near-duplicates are looked for.
+      compares_images: whether they are looked for by images, too.
     """
 
     staging: Staging
@@ -62,7 +65,8 @@ class ChunkPreparer:
     seed: int
     method: Method | None = None
     makes_layouts: bool = False
-    takes_numbers: bool = False
+    takes_fingerprints: bool = False
+    compares_images: bool = False
 
     def prepare(
         self, number: int, serialized_rows: Iterable[bytes], known: Known = _NOTHING
@@ -96,8 +100,10 @@ class ChunkPreparer:
                 made_by.append(tensorflow_version())
         elif self.makes_layouts:
             made_by.append("makes layouts")
-        if self.takes_numbers:
+        if self.takes_fingerprints:
             made_by.append(["numbers", NUMBERS_VERSION])
+        if self.compares_images:
+            made_by.append(["images", HASH_VERSION])
         return digest_of(json.dumps(made_by), lines)
 
 
@@ -108,7 +114,8 @@ class _RecordWriter(ChunkWriter):
         super().__init__(task)
         labels, makes_layouts = preparer.labels, preparer.makes_layouts
         self._describer = Describer(preparer.method)
-        self._takes_numbers = preparer.takes_numbers
+        self._takes_fingerprints = preparer.takes_fingerprints
+        self._fingerprinter = Fingerprinter(compares_images=preparer.compares_images)
         self._makes_layouts = makes_layouts
         self._features = staged_features(labels, makes_layouts=makes_layouts)
         self._labels_features = labels_features(labels, makes_layouts=makes_layouts)
@@ -150,6 +157,8 @@ class _RecordWriter(ChunkWriter):
         self._clipped_boxes += image.clipped_boxes
         self._pixels.append(pixels)
         self._describer.add(row, image)
+        if self._takes_fingerprints:
+            self._fingerprinter.add((box[4] for box in row.boxes), image.open)
         return self.accept(row, encode_example(self._features, values))
 
     def _stored(self, data: bytes, row: Row) -> StoredImage:
@@ -167,7 +176,7 @@ class _RecordWriter(ChunkWriter):
             known=self._found_known,
             clipped_boxes=self._clipped_boxes,
             descriptors=self._describer.descriptors(),
-            takes_numbers=self._takes_numbers,
+            fingerprints=self._fingerprinter.fingerprints(),
         )
 
 

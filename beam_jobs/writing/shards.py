@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
 from beam_jobs.errors import TRY_AGAIN, BuildError
-from beam_jobs.near_duplicates.numbers import number_hashes
+from beam_jobs.images.image import open_stored
+from beam_jobs.near_duplicates.fingerprinter import Fingerprinter
 from beam_jobs.prepare.lookups import make_lookup, record_hashes
 from beam_jobs.prepare.preparer import staged_features
 from beam_jobs.storage import files
@@ -33,7 +36,6 @@ from schemas.receipt import (
     made_features,
     receipt_features,
 )
-from schemas.receipt_numbers import ReceiptNumbers
 from schemas.statistics import RecordSummary
 from schemas.summary_file import summary_text
 from schemas.tfrecord import CorruptRecordError, frame, unframe
@@ -70,7 +72,8 @@ class ShardWriter:
       first_numbers: split to the number of its first shard.
       complete: whether the records have the ids of their categories, and their layouts, already.
       makes_layouts: whether staged records have no layouts, see `BuildOptions.makes_layouts`.
-      takes_numbers: whether lookups hold the numbers by which near-duplicates are found.
+      takes_fingerprints: whether lookups hold that by which near-duplicates are found.
+      compares_images: whether they are found by images, too.
     """
 
     record_files: RecordFiles | None = None
@@ -80,7 +83,8 @@ class ShardWriter:
     first_numbers: Mapping[str, int]
     complete: bool = False
     makes_layouts: bool = False
-    takes_numbers: bool = False
+    takes_fingerprints: bool = False
+    compares_images: bool = False
 
     def write(
         self,
@@ -132,7 +136,11 @@ class ShardWriter:
             seed=self.seed,
             complete=self.complete,
             makes_layouts=self.makes_layouts,
-            takes_numbers=self.takes_numbers,
+            fingerprinter=(
+                Fingerprinter(compares_images=self.compares_images)
+                if self.takes_fingerprints
+                else None
+            ),
         )
         of_layouts = [None] * len(ranges) if layouts is None else layouts
         name = shard_name(split, self.first_numbers[split] + number)
@@ -195,7 +203,7 @@ class _ShardBuilder:
         seed: int,
         complete: bool,
         makes_layouts: bool,
-        takes_numbers: bool,
+        fingerprinter: Fingerprinter | None,
     ) -> None:
         self.rows: list[IndexRow] = []
         self.summary = RecordSummary()
@@ -204,7 +212,7 @@ class _ShardBuilder:
         self._seed = seed
         self._labels_features = labels_features(labels, makes_layouts=makes_layouts)
         self._hashes: list[tuple[int, ...]] = []
-        self._numbers: list[list[int]] | None = [] if takes_numbers else None
+        self._fingerprinter = fingerprinter
         self._vocabularies = vocabularies
         self._categories = categories(labels)
         staged = staged_features(labels, makes_layouts=makes_layouts)
@@ -226,9 +234,9 @@ class _ShardBuilder:
             name = self._vocabularies[LAYOUT].values[layout]
             values[f"receipt/{LAYOUT}"] = [name.encode()]
         self._hashes.append(record_hashes(self._labels_features, values, seed=self._seed))
-        if self._numbers is not None:
+        if self._fingerprinter:
             lines = (text.decode() for text in values["image/object/text"])
-            self._numbers.append(number_hashes(lines))
+            self._fingerprinter.add(lines, partial(_open, values))
         codes = {
             name: self._vocabularies[name].position(values[f"receipt/{name}"][0].decode())
             for name in self._categories
@@ -256,11 +264,18 @@ class _ShardBuilder:
 
     def lookup(self) -> RecordLookup:
         """Makes the lookup of the records so far."""
-        numbers = None if self._numbers is None else ReceiptNumbers.of(self._numbers)
-        return make_lookup(self._hashes, numbers)
+        taken = self._fingerprinter
+        return make_lookup(self._hashes, taken.fingerprints() if taken else None)
 
     @property
     def crc32c(self) -> int:
         """CRC32C of the records so far."""
         # google_crc32c gives its digest in big-endian order.
         return int.from_bytes(self._crc.digest(), "big")
+
+
+def _open(values: Mapping[str, Any]) -> Image.Image:
+    """Opens the image of a parsed record."""
+    shape = tuple(values[f"image/{side}"][0] for side in ("height", "width", "channels"))
+    is_raw = values["image/format"][0] == b"raw"
+    return open_stored(values["image/encoded"][0], shape if is_raw else None)

@@ -128,6 +128,7 @@ def test_recorded_options_are_those_that_shape_the_bytes() -> None:
         "layout_distance",
         "merge_spellings",
         "near_duplicates",
+        "compare_images",
         "splits",
         "shards",
         "shard_size_mb",

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from schemas.fingerprints import MAX_NUMBERS, Fingerprints
 from schemas.lookup import RecordLookup
-from schemas.receipt_numbers import MAX_NUMBERS, ReceiptNumbers
 
 LOOKUP = RecordLookup(
     key=np.array([[1, 2], [2**64 - 1, 0], [3, 3]], np.uint64),
@@ -46,7 +46,7 @@ def test_forty_eight_bytes_per_record() -> None:
 def test_no_file_is_larger_than_the_greatest_size(records: int) -> None:
     lookup = replace(
         LOOKUP.take(np.zeros(records, np.int64)),
-        numbers=ReceiptNumbers.of([range(MAX_NUMBERS)] * records),
+        fingerprints=Fingerprints.of([range(MAX_NUMBERS)] * records),
     )
     assert len(lookup.to_bytes()) <= RecordLookup.max_bytes(records)
 

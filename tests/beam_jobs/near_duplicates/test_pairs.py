@@ -11,7 +11,7 @@ pytest.importorskip("apache_beam")
 
 from beam_jobs.near_duplicates.numbers import number_hashes
 from beam_jobs.near_duplicates.pairs import MIN_NUMBERS, NO_WORD, find_pairs, receipt_words
-from schemas.receipt_numbers import ReceiptNumbers
+from schemas.fingerprints import Fingerprints
 
 SHOP = ["50480", "03-6151 2239", "GST 000483"]
 
@@ -25,7 +25,7 @@ def purchase(number: int, *, items: int = 6) -> list[str]:
 
 def pairs_of(receipts: list[list[str]]) -> dict[tuple[int, int], tuple[int, int]]:
     """Pairs of these receipts: (shared, more) of each."""
-    numbers = ReceiptNumbers.of([number_hashes(lines) for lines in receipts])
+    numbers = Fingerprints.of([number_hashes(lines) for lines in receipts])
     key = np.random.default_rng(0).integers(1 << 63, size=(len(receipts), 2)).astype(np.uint64)
     found = find_pairs(numbers, receipt_words(numbers), key)
     columns = (found.first, found.second, found.shared, found.more)
@@ -95,7 +95,7 @@ def test_a_receipt_that_was_sent_300_times_is_one_group():
 def test_what_is_found_is_one_purchase(receipts: list[list[str]]):
     """In a short list all pairs are compared that have a word in common."""
     sets = [set(numbers) for numbers in receipts]
-    numbers = ReceiptNumbers.of([number_hashes(lines) for lines in receipts])
+    numbers = Fingerprints.of([number_hashes(lines) for lines in receipts])
     words = [set(row) - {NO_WORD} for row in receipt_words(numbers).tolist()]
     for (a, b), count in pairs_of(receipts).items():
         shared = len(sets[a] & sets[b])
@@ -113,14 +113,87 @@ def test_what_is_found_is_one_purchase(receipts: list[list[str]]):
 
 @given(st.lists(st.lists(st.integers(0, 2**32 - 1), max_size=5)), st.randoms())
 def test_rows_of_numbers_can_be_taken(receipts: list[list[int]], random):
-    numbers = ReceiptNumbers.of(receipts)
+    numbers = Fingerprints.of(receipts)
     rows = [random.randrange(len(receipts)) for _ in range(4)] if receipts else []
     taken = numbers.take(np.array(rows, np.int64))
-    expected = ReceiptNumbers.of([receipts[row] for row in rows])
+    expected = Fingerprints.of([receipts[row] for row in rows])
     assert taken.values.tolist() == expected.values.tolist()
     assert taken.counts.tolist() == expected.counts.tolist()
     mask = np.array([len(one) % 2 == 0 for one in receipts], bool)
     even = numbers.take(mask)
     assert even.values.tolist() == [v for one in receipts if len(one) % 2 == 0 for v in one]
-    joined = ReceiptNumbers.concatenate([numbers, taken])
+    joined = Fingerprints.concatenate([numbers, taken])
     assert joined.values.tolist() == numbers.values.tolist() + taken.values.tolist()
+
+
+def images(count: int, *, seed: int = 0) -> np.ndarray:
+    """Hashes of images that have nothing to do with each other."""
+    return np.random.default_rng(seed).integers(1, 1 << 63, (count, 16)).astype(np.uint64)
+
+
+def flipped(hashes: np.ndarray, bits: int) -> np.ndarray:
+    """The same hashes with some bits changed, others in each."""
+    result = hashes.copy()
+    for row in range(len(hashes)):
+        for bit in np.random.default_rng(row).choice(1024, bits, replace=False).tolist():
+            result[row, bit // 64] ^= np.uint64(1 << (bit % 64))
+    return result
+
+
+def image_pairs(hashes: np.ndarray, numbers: list[list[str]]) -> dict[tuple[int, int], int]:
+    """Pairs of receipts that are compared by their images: the bits that differ."""
+    found = Fingerprints.of([number_hashes(lines) for lines in numbers], hashes)
+    key = np.random.default_rng(0).integers(1 << 63, size=(len(hashes), 2)).astype(np.uint64)
+    pairs = find_pairs(found, receipt_words(found), key)
+    keys = zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)
+    return dict(zip(keys, pairs.bits.tolist(), strict=True))
+
+
+def test_images_with_nearly_the_same_hash_are_one_purchase():
+    one = images(2)
+    assert image_pairs(np.concatenate([one, one]), [[]] * 4) == {(0, 2): 0, (1, 3): 0}
+    near = np.concatenate([one, flipped(one, 20)])
+    assert image_pairs(near, [[]] * 4) == {(0, 2): 20, (1, 3): 20}
+    far = np.concatenate([one, one])
+    far[2:, 5:7] ^= np.uint64((1 << 41) - 1)  # 82 bits, of none of the words
+    assert image_pairs(far, [[]] * 4) == {}
+
+
+def test_numbers_that_both_have_decide_before_images():
+    one = images(1)
+    same = np.concatenate([one, one])
+    assert image_pairs(same, [["12.50"], ["12.50"]]) == {(0, 1): 0}
+    assert image_pairs(same, [["12.50"], []]) == {(0, 1): 0}
+    assert image_pairs(same, [["12.50"], ["12.80"]]) == {}
+
+
+def test_a_receipt_with_numbers_is_not_compared_by_its_image():
+    hashes = np.concatenate([images(1)] * 2)
+    hashes[1] = 0
+    assert image_pairs(hashes, [[], purchase(1)]) == {}
+    hashes[:] = 0
+    assert image_pairs(hashes, [purchase(1), purchase(1)]) == {(0, 1): -1}
+
+
+def test_copies_are_found_among_5000_images_that_share_their_coarse_features():
+    """As receipts of one layout do: of eight words, two are the same on all."""
+    hashes = images(5000)
+    hashes[:, 0] = hashes[0, 0]
+    again = np.arange(0, 5000, 20)
+    found = image_pairs(np.concatenate([hashes, flipped(hashes[again], 20)]), [[]] * 5250)
+    expected = {(number, 5000 + at) for at, number in enumerate(again.tolist())}
+    assert found.keys() <= expected
+    # A word of 24 bits stays the same with a probability of 0.98**24 = 0.62: in 250 pairs, 0.8 are
+    # expected that have none but the common words.
+    assert len(found) >= 247
+
+
+def test_fingerprints_of_files():
+    hashes = images(3)
+    hashes[1] = 0
+    made = Fingerprints.of([[1, 2], [3, 4, 5, 6, 7], []], hashes)
+    read = Fingerprints.of_arrays(made.arrays())
+    for name in ("counts", "values", "images"):
+        np.testing.assert_array_equal(getattr(read, name), getattr(made, name))
+    assert read.has_image.tolist() == [True, False, True]
+    assert Fingerprints.of([[1]]).arrays().keys() == {"number_counts", "number_values"}
