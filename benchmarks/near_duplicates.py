@@ -2,9 +2,10 @@
 
 `python -m benchmarks.near_duplicates` draws receipts, a few of which are photographed twice, and
 builds a dataset of them. With a folder of SROIE, each receipt is saved four times more: encoded
-again, scaled, cropped by 3 %, and turned by 2°. Beside the numbers of receipts, it takes perceptual
-hashes as imagededup does (pHash, 64 bits, up to 10 of which may differ). At last it looks for
-near-duplicates among receipts that are nothing but numbers, with the classes of the build.
+again, scaled, cropped by 3 %, and turned by 2°. Beside the numbers of receipts, it compares their
+images as `--compare-images` does where there is no text, and takes perceptual hashes as imagededup
+does (pHash, 64 bits, up to 10 of which may differ). At last it looks for near-duplicates among
+receipts that are nothing but numbers, with the classes of the build.
 """
 
 import json
@@ -58,9 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         drawn = generate(
             folder / "drawn", count=args.count, size="small", second_photos=_SHARE_TWICE
         )
-        rows = [_row("drawn receipts", drawn, folder)]
+        rows = [_rows("drawn receipts", drawn, folder)]
         if args.sroie:
-            rows.append(_row("SROIE", saved_again(args.sroie, folder / "sroie"), folder))
+            rows.append(_rows("SROIE", saved_again(args.sroie, folder / "sroie"), folder))
         print(table([row for rows_of in rows for row in rows_of]))
         for count in args.receipts:
             costs = in_new_process(search, f"{folder}/staging-{count}", count)
@@ -91,25 +92,38 @@ def _parser() -> CommandParser:
     return parser
 
 
-def _row(name: str, receipts: Path, folder: Path) -> list[dict[str, object]]:
-    """Builds a dataset of a table; returns how well numbers and hashes find its near-duplicates."""
+def _rows(name: str, receipts: Path, folder: Path) -> list[dict[str, object]]:
+    """Builds datasets of a table; returns how well each way finds its near-duplicates."""
     rows = [json.loads(line) for line in receipts.read_text().splitlines()]
     purchase = {row["id"]: row.get("photo_of") or row["id"] for row in rows}
     images = {row["id"]: receipts.parent / row["image"] for row in rows}
-    output = folder / f"{receipts.parent.name}-dataset"
+    without_text = receipts.with_name("without_text.jsonl")
+    without_text.write_text("".join(f"{json.dumps({**row, 'boxes': []})}\n" for row in rows))
+    result: list[dict[str, object]] = []
+    for by, table_, options in (
+        ("numbers", receipts, []),
+        ("images", without_text, ["--compare-images"]),
+    ):
+        output = folder / f"{receipts.parent.name}-{by}"
+        found = _pairs_of_build(table_, output, options)
+        split = split_of(output)
+        parted = sum(len({split[id_] for id_ in pair if id_ in split}) > 1 for pair in found)
+        result.append({"receipts": name, "by": by, **score(found, purchase), "parted": parted})
+    found = hashed_pairs(images)
+    return [*result, {"receipts": name, "by": "pHash", **score(found, purchase), "parted": "-"}]
+
+
+def _pairs_of_build(receipts: Path, output: Path, options: Sequence[str]) -> set[Pair]:
+    """Builds a dataset of a table; returns the near-duplicates that it lists."""
     command = ["-m", "beam_jobs.build", "--input", str(receipts), "--output", str(output)]
-    subprocess.run([sys.executable, *command, "--quiet"], check=True, stdout=subprocess.DEVNULL)
-    split = split_of(output)
-    found = {
+    subprocess.run(
+        [sys.executable, *command, *options, "--quiet"], check=True, stdout=subprocess.DEVNULL
+    )
+    return {
         frozenset((line["id"], line["near_duplicate_of"]))
         for file in sorted(output.glob("versions/00001/duplicates/near_duplicates.jsonl-*"))
         for line in map(json.loads, file.read_text().splitlines())
     }
-    parted = sum(len({split[id_] for id_ in pair if id_ in split}) > 1 for pair in found)
-    return [
-        {"receipts": name, "by": "numbers", **score(found, purchase), "parted": parted},
-        {"receipts": name, "by": "pHash", **score(hashed_pairs(images), purchase), "parted": "-"},
-    ]
 
 
 def score(found: Iterable[Pair], purchase: Mapping[str, str]) -> dict[str, object]:

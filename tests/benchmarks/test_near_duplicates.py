@@ -42,6 +42,8 @@ def test_it_runs(capsys: pytest.CaptureFixture[str]):
     printed = capsys.readouterr().out
     [row] = [line.split() for line in printed.splitlines() if line.split()[2:3] == ["numbers"]]
     assert row[-5:] == ["3", "1", "3", "1", "0"]
+    [row] = [line.split() for line in printed.splitlines() if line.split()[2:3] == ["images"]]
+    assert row[-1] == "0"
     assert "2,100 receipts of numbers alone" in printed
     assert "photographed again             100.00" in printed
     assert "pairs                          100.00" in printed

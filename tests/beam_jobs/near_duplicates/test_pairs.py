@@ -176,7 +176,7 @@ def test_a_receipt_with_numbers_is_not_compared_by_its_image():
 
 
 def test_copies_are_found_among_5000_images_that_share_their_coarse_features():
-    """As receipts of one layout do: of eight words, two are the same on all."""
+    """Receipts of one layout do so: of eight words, two are the same on all of them."""
     hashes = images(5000)
     hashes[:, 0] = hashes[0, 0]
     again = np.arange(0, 5000, 20)
