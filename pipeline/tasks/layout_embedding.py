@@ -43,9 +43,9 @@ class LayoutEmbedding:
 
     Two views are two augmentations of one image. The loss is that of SimCLR: Chen, Kornblith,
     Norouzi and Hinton, "A Simple Framework for Contrastive Learning of Visual Representations"
-    (2020). The others are those of the batch of a replica, so a batch should have dozens of
-    receipts for each replica, and `accumulate` makes it smaller. Exported, the model is one for
-    `beam_jobs.build --layout-from model=DIR`.
+    (2020). The others are those of the global batch, whatever the number of replicas. It should
+    have dozens of receipts, and the option `accumulate` makes parts of it. Exported, the model is
+    one for `beam_jobs.build --layout-from model=DIR`.
 
     Attributes:
       size: height and width of the grayscale images in pixels, a multiple of 16. They show the top
@@ -111,17 +111,18 @@ class LayoutEmbedding:
 
         It is the mean over both views of a receipt.
         """
-        logits = _similarities(outputs, batch) / self.temperature
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(_other_views(outputs), logits)
-        return _mean_of_views(losses)
+        cosines, others = _compare(outputs, batch)
+        logits = cosines / self.temperature
+        return _mean_of_views(tf.nn.sparse_softmax_cross_entropy_with_logits(others, logits))
 
     def metrics(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Computes how often the other view is the nearest of the batch: 0, 0.5 or 1, float32 [n].
 
-        It is easier in small batches.
+        In a small batch, it is more often.
         """
-        nearest = tf.argmax(_similarities(outputs, batch), axis=1, output_type=tf.int32)
-        return {"nearest": _mean_of_views(tf.cast(nearest == _other_views(outputs), tf.float32))}
+        cosines, others = _compare(outputs, batch)
+        nearest = tf.argmax(cosines, axis=1, output_type=tf.int32)
+        return {"nearest": _mean_of_views(tf.cast(nearest == others, tf.float32))}
 
     def predictions(self, outputs: Any) -> dict[str, Any]:
         """Predicts the embedding, float32 [n, units], of length 1."""
@@ -138,21 +139,25 @@ def _ink(image: Any) -> Any:
     return keras.ops.relu(mean - image) / (mean + _MIN_PAPER)
 
 
-def _similarities(outputs: Any, batch: Mapping[str, Any]) -> Any:
-    """Computes the cosines between all views, float32 [2 n, 2 n]; to itself, a view has none.
+def _compare(outputs: Any, batch: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Compares the views of this replica with those of all replicas.
 
-    Examples that pad an evaluation, whose weight is 0, are similar to nothing.
+    Returns:
+      Their cosines, float32 [2 n, 2 n · replicas], and the column of the other view for each view,
+      int32 [2 n]. No view is similar to itself, nor to examples of weight 0, which pad evaluations.
     """
-    cosines = tf.matmul(outputs, outputs, transpose_b=True)
-    excluded = tf.eye(tf.shape(outputs)[0], dtype=tf.bool)
-    if "weight" in batch:
-        excluded |= tf.repeat(batch["weight"] == 0, _VIEWS)[None]
-    return tf.where(excluded, _NEVER, cosines)
-
-
-def _other_views(outputs: Any) -> Any:
-    """Returns the row of the other view for each view, int32 [2 n]: 1, 0, 3, 2, …."""
-    return tf.bitwise.bitwise_xor(tf.range(tf.shape(outputs)[0]), 1)
+    context = tf.distribute.get_replica_context()
+    rows = tf.shape(outputs)[0]
+    weights = tf.repeat(batch["weight"], _VIEWS) if "weight" in batch else tf.ones([rows])
+    columns, first = outputs, 0
+    if context.num_replicas_in_sync > 1:
+        columns, weights = context.all_gather(columns, 0), context.all_gather(weights, 0)
+        first = context.replica_id_in_sync_group * rows
+    own = first + tf.range(rows)
+    excluded = (own[:, None] == tf.range(tf.shape(columns)[0])) | (weights == 0)
+    cosines = tf.matmul(outputs, columns, transpose_b=True)
+    # Views of an example are neighbors: the others of 0, 1, 2, 3 are 1, 0, 3, 2.
+    return tf.where(excluded, _NEVER, cosines), tf.bitwise.bitwise_xor(own, 1)
 
 
 def _mean_of_views(values: Any) -> Any:
