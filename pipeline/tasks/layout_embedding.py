@@ -43,9 +43,9 @@ class LayoutEmbedding:
 
     Two views are two augmentations of one image. The loss is that of SimCLR: Chen, Kornblith,
     Norouzi and Hinton, "A Simple Framework for Contrastive Learning of Visual Representations"
-    (2020). The others are those of the global batch, whatever the number of replicas. It should
-    have dozens of receipts, and the option `accumulate` makes parts of it. Exported, the model is
-    one for `beam_jobs.build --layout-from model=DIR`.
+    (2020). The others are those of the global batch, on all replicas, so it should have dozens of
+    receipts. The options `accumulate` and `backup_workers` make parts of it, which are not compared
+    with each other. Exported, the model is one for `beam_jobs.build --layout-from model=DIR`.
 
     Attributes:
       size: height and width of the grayscale images in pixels, a multiple of 16. They show the top
