@@ -5,7 +5,9 @@
 of SROIE, it does the same for its receipts, whose layouts are their companies. Beside them stands
 the plain clustering that a data scientist would begin with: average linkage of all pairs of
 receipts, by the tf-idf of the 2- to 4-grams of their first five lines, and by their perceptual
-hashes (64 bits, as imagededup makes them), each at the distance that turns out to be best.
+hashes (64 bits, as imagededup makes them), each at the distance that turns out to be best. With
+`--train-steps`, a model learns embeddings of the same receipts, without their layouts, and the
+build finds layouts by them (`--layout-from model`).
 """
 
 import json
@@ -44,6 +46,7 @@ from schemas.layout_centroids import Descriptors
 from schemas.manifest import Manifest
 from schemas.receipt import LAYOUT
 
+_EMBEDDING = "pipeline.tasks.layout_embedding:LayoutEmbedding"
 _LINES = 5
 _GRAMS = (2, 3, 4)
 _DISTANCES = np.linspace(0.02, 0.98, 49)  # that plain clustering tries
@@ -54,7 +57,10 @@ FloatArray = npt.NDArray[np.float64]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command."""
-    args = _parser().parse(argv)
+    parser = _parser()
+    args = parser.parse(argv)
+    if args.train_steps is not None and args.train_steps < 1:
+        parser.error(f"--train-steps must be at least 1, got {args.train_steps}")
     with tempfile.TemporaryDirectory(prefix="found-layouts-") as name:
         folder = Path(name)
         drawn = generate(folder / "drawn", count=args.count, size=args.size)
@@ -67,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
             for row in lines
         }
-        rows = _rows("drawn", str(drawn), folder / "drawn", receipts)
+        rows = _rows("drawn", str(drawn), folder / "drawn", receipts, args.train_steps)
         if args.sroie:
             images = files.list_files(f"{args.sroie}/{IMAGE_FOLDER}/*.jpg")
             sroie = [sroie_row(image, folder=args.sroie, labels=()) for image in images]
@@ -77,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 )
                 for row in sroie
             }
-            rows += _rows("SROIE", args.sroie, folder / "sroie", receipts)
+            rows += _rows("SROIE", args.sroie, folder / "sroie", receipts, args.train_steps)
     print(table(rows))
     return 0
 
@@ -98,6 +104,12 @@ def _parser() -> CommandParser:
         help="size of the images that are drawn (default: %(default)s)",
     )
     parser.add_argument("--sroie", metavar="DIR", help="a folder in the form of SROIE")
+    parser.add_argument(
+        "--train-steps",
+        type=int,
+        metavar="N",
+        help="also train an embedding, for so many steps of 64 receipts (default: none is trained)",
+    )
     return parser
 
 
@@ -109,7 +121,7 @@ class _Receipt:
 
 
 def _rows(
-    name: str, source: str, output: Path, receipts: Mapping[str, _Receipt]
+    name: str, source: str, output: Path, receipts: Mapping[str, _Receipt], steps: int | None
 ) -> list[dict[str, object]]:
     """Finds the layouts of receipts in all ways; returns how near they are to those given."""
     found = {
@@ -129,6 +141,14 @@ def _rows(
         "tf-idf": (by_text, best_clusters(by_text, wanted)),
         "pHash": (by_hash, best_clusters(by_hash, wanted)),
     }
+    if steps is not None:
+        model = _trained(source, output, steps)
+        layouts = _build(source, output / "by-model", f"model={model}")
+        embeddings = _embeddings(model, source, output / "predictions")
+        ways["--layout-from model"] = (
+            cosine_distances(np.array([embeddings[id_] for id_ in ids])),
+            _of(layouts, ids),
+        )
     return [
         {
             "receipts": name,
@@ -148,11 +168,32 @@ def _described(image: str) -> Descriptors:
 
 def _build(source: str, output: Path, method: str) -> dict[str, str]:
     """Builds a dataset without given layouts; returns the layout of each receipt."""
-    command = ["-m", "beam_jobs.build", "--input", source, "--output", str(output), "--quiet"]
-    subprocess.run(
-        [sys.executable, *command, "--layout-from", method], check=True, stdout=subprocess.DEVNULL
-    )
+    where = ("--input", source, "--output", str(output), "--layout-from", method)
+    _run("beam_jobs.build", *where, "--quiet")
     return layout_of(output)
+
+
+def _trained(source: str, output: Path, steps: int) -> str:
+    """Trains an embedding on receipts without layouts; returns where its exported model is."""
+    data, run, model = (str(output / name) for name in ("unlabeled", "run", "model"))
+    _build(source, Path(data), "none")
+    options = ("--steps", str(steps), "--learning-rate", "0.002", "--quiet")
+    _run("pipeline.train", data, "--run-dir", run, "--task", _EMBEDDING, *options)
+    _run("pipeline.export", run, "--output", model)
+    return model
+
+
+def _embeddings(model: str, source: str, output: Path) -> dict[str, list[float]]:
+    """Computes the embeddings of receipts, by id."""
+    where = ("--input", source, "--output", str(output), "--format", "jsonl")
+    _run("beam_jobs.predict", model, *where, "--quiet")
+    lines = [line for path in output.glob("*.jsonl") for line in path.read_text().splitlines()]
+    return {line["id"]: line["predictions"]["embedding"] for line in map(json.loads, lines)}
+
+
+def _run(module: str, *arguments: str) -> None:
+    command = [sys.executable, "-m", module, *arguments]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 def _of(layouts: Mapping[str, str], ids: Sequence[str]) -> IntArray:

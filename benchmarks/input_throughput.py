@@ -174,7 +174,7 @@ def others(run: Training, folder: Path) -> tuple[dict[str, Contender], str]:
         height=config.height,
         width=config.width,
         channels=config.channels,
-        fit=config.fit,
+        fit="stretch" if config.fit == "stretch" else "pad",  # its option has no other choice
         dtype=config.dtype,
     )
     found[CEILING] = Contender(

@@ -95,7 +95,8 @@ class InputConfig:
       height, width: size of the images in pixels.
       channels: 1 for grayscale, 3 for RGB.
       crop: cuts out a part of each image in training; None for none. Evaluation sees all of it.
-      fit: images are fitted into the size on white padding ("pad"), or stretched to it.
+      fit: images are fitted into the size on white padding ("pad"), or stretched to it, or fitted
+        to its width, cut off below its height and padded where they end above it ("top").
       dtype: "float32" in 0…1, or "uint8" to normalize on the device.
       label: category whose id is the label.
       sample_weights: batches carry importance weights, which undo `balance`.
@@ -107,6 +108,9 @@ class InputConfig:
       max_boxes: rows of "boxes" and "text"; further boxes are left out.
       augmentations: operations of `pipeline.augmentation`, or any callables like them, run in
         batches; one with Python's `if` or `while` over tensors needs the decorator `tf.function`.
+      views: copies of each image that the augmentations change independently, in training and in
+        evaluation. With 2 or more, "image" and "boxes" are [n, views, ...], and the trainer gives a
+        model the images of all views as n · views examples, those of a record side by side.
       placement: augmentations run in the input pipeline ("host"), or are left to the training
         step ("device"), which calls `pipeline.augmentation.chain.augment` on the features.
       balance: frequency of each layout.
@@ -120,20 +124,27 @@ class InputConfig:
     width: int = 256
     channels: Literal[1, 3] = 3
     crop: RandomCrop | None = None
-    fit: Literal["pad", "stretch"] = "pad"
+    fit: Literal["pad", "stretch", "top"] = "pad"
     dtype: Literal["float32", "uint8"] = "float32"
     label: str = "layout"
     sample_weights: bool = False
     features: tuple[str, ...] | None = None
     max_boxes: int = 256
     augmentations: tuple[Augmentation, ...] = ()
+    views: int = 1
     placement: Literal["host", "device"] = "host"
     balance: Balance = field(default_factory=Balance)
     reading: Reading = field(default_factory=Reading)
     parallel_decodes: int | None = None
 
     def __post_init__(self) -> None:
-        for name, example in (("height", 256), ("width", 256), ("channels", 3), ("max_boxes", 256)):
+        for name, example in (
+            ("height", 256),
+            ("width", 256),
+            ("channels", 3),
+            ("max_boxes", 256),
+            ("views", 2),
+        ):
             check_integer(name, getattr(self, name), example=example)
         if self.parallel_decodes is not None:
             check_integer("parallel_decodes", self.parallel_decodes, example=64)
@@ -153,9 +164,14 @@ class InputConfig:
                 "augmentations must be a tuple of functions, such as (Rotate(),), got "
                 f"{self.augmentations!r}"
             )
+        if self.views > 1 and not self.augmentations:
+            raise ValueError(
+                f"views {self.views} would be alike without augmentations: choose some, or set "
+                "views to 1"
+            )
         for name, allowed in (
             ("channels", (1, 3)),
-            ("fit", ("pad", "stretch")),
+            ("fit", ("pad", "stretch", "top")),
             ("dtype", ("float32", "uint8")),
             ("placement", ("host", "device")),
         ):

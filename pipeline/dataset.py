@@ -153,8 +153,9 @@ def make_evaluation_dataset(
 
     The last of these batches is padded with examples of weight 0. So batches always carry weights:
     (image, label, weight), or the features with "weight" among them. Augmentations and balance are
-    left out. Keras divides its `loss` by all rows, padding included: pass metrics that are averages
-    over records as `weighted_metrics`.
+    left out; but where an image has several views, these are augmented, by the same seeds in every
+    evaluation. Keras divides its `loss` by all rows, padding included: pass metrics that are
+    averages over records as `weighted_metrics`.
 
     Under ParameterServerStrategy, workers advance at their own speed, and each makes padding
     without end behind its last record: take `steps` batches or more, until the weights add up to

@@ -18,6 +18,8 @@ from pipeline.augmentation.geometric import GeometricOp, move
 from pipeline.augmentation.pixels import to_float32, to_uint8
 from pipeline.augmentation.stateless_random import fold_in
 
+_VIEWS = 1 << 21  # seeds of views are derived by numbers that no position in a chain has
+
 
 class Op(Protocol):
     """An augmentation op: any callable of this signature, such as a function."""
@@ -75,6 +77,41 @@ def augment(
     if image.dtype == tf.uint8:
         examples = {**examples, "image": to_uint8(examples["image"])}
     return examples
+
+
+def augment_views(
+    examples: dict[str, tf.Tensor], ops: Sequence[Op], seeds: tf.Tensor, views: int
+) -> dict[str, tf.Tensor]:
+    """Applies ops to copies of a batch, independently for each copy.
+
+    Args:
+      examples: as in `augment`.
+      ops: as in `augment`.
+      seeds: as in `augment`.
+      views: number of copies; with 1, this is `augment`.
+
+    Returns:
+      The examples, with "image" and "boxes" of all copies, [n, views, ...]. The first copy is that
+      of `augment`, and so are all other features.
+    """
+    copies = [
+        augment(examples, ops, fold_in(seeds, _VIEWS + view) if view else seeds)
+        for view in range(views)
+    ]
+    if views == 1:
+        return copies[0]
+    moved = [name for name in ("image", "boxes") if name in examples]
+    return {
+        **copies[0],
+        **{name: tf.stack([copy[name] for copy in copies], axis=1) for name in moved},
+    }
+
+
+def views_as_examples(image: tf.Tensor) -> tf.Tensor:
+    """Returns images [n, views, height, width, channels] as [n · views, ...]; others unchanged."""
+    if image.shape.rank == 4:
+        return image
+    return tf.reshape(image, [-1, *image.shape[2:]])
 
 
 def _check(image: tf.Tensor) -> None:

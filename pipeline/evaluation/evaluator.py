@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from pipeline.augmentation.chain import views_as_examples
 from pipeline.augmentation.pixels import to_float32
 from pipeline.config import InputConfig
 from pipeline.dataset import EvaluationDataset, make_evaluation_dataset
@@ -125,9 +126,10 @@ class Evaluator:
           For the loss and each metric, the sums of values and of weights over each layout, float32
           [2, layouts]. And for each record its label and prediction, coded in one number as
           label · labels + prediction, so that pairs can be counted as numbers: int64 [n], -1 for
-          padding; None if no label is predicted.
+          padding; None if no label is predicted. Of several views, the first is counted.
         """
-        outputs = self._model(to_float32(batch["image"]), training=False)
+        image = views_as_examples(to_float32(batch["image"]))
+        outputs = self._model(image, training=False)
         values = {"loss": self._task.loss(outputs, batch), **self._task.metrics(outputs, batch)}
         sums = {name: self._by_layout(value, batch) for name, value in values.items()}
         predictions = self._task.predictions(outputs)
@@ -135,6 +137,7 @@ class Evaluator:
             return sums, None
         label = tf.cast(batch["label"], tf.int64)
         predicted = tf.cast(predictions["label"], tf.int64)
+        predicted = tf.reshape(predicted, [-1, self._config.views])[:, 0]
         pairs = label * self._labels + predicted
         return sums, tf.where(batch["weight"] > 0, pairs, _PADDING)
 

@@ -15,7 +15,8 @@ def fit_rectangle(size: tf.Tensor, config: InputConfig) -> tuple[tf.Tensor, tf.T
     """Computes the rectangle of the target that scaled images fill.
 
     An image of 200 × 100 pixels in a target of 300 × 300 is scaled to 300 × 150, with 75 columns
-    of padding on each side: (300, 150) and (0, 75).
+    of padding on each side: (300, 150) and (0, 75). With `fit` "top", the rectangle may end below
+    the target: that image is scaled to 600 × 300, and begins at (0, 0).
 
     Args:
       size: (height, width) of stored images in pixels, integers [..., 2].
@@ -29,17 +30,20 @@ def fit_rectangle(size: tf.Tensor, config: InputConfig) -> tuple[tf.Tensor, tf.T
         inner = tf.zeros_like(size, tf.int32) + target
         return inner, tf.zeros_like(inner)
     exact = tf.cast(size, tf.float32)
-    scale = tf.reduce_min(tf.cast(target, tf.float32) / exact, axis=-1, keepdims=True)
+    scales = tf.cast(target, tf.float32) / exact
+    scale = (
+        scales[..., 1:] if config.fit == "top" else tf.reduce_min(scales, axis=-1, keepdims=True)
+    )
     # Rounded up, like the sides of JPEG files that are decoded at a scale, so that files of twice
     # or four times the size are not resampled after decoding.
     inner = tf.cast(tf.maximum(tf.math.ceil(exact * scale - _ROUNDING), 1), tf.int32)
-    return inner, (target - inner) // 2
+    return inner, tf.zeros_like(inner) if config.fit == "top" else (target - inner) // 2
 
 
 def fit_image(
     pixels: tf.Tensor, inner: tf.Tensor, before: tf.Tensor, config: InputConfig
 ) -> tf.Tensor:
-    """Scales images into a rectangle of the target; the rest is white.
+    """Scales images into a rectangle of the target, and cuts it off there; the rest is white.
 
     Sides that shrink to half or less are averaged. Others are interpolated bilinearly, which reads
     two neighbors of each point and would skip rows of the former.
@@ -53,6 +57,13 @@ def fit_image(
     Returns:
       uint8 [..., config.height, config.width, config.channels].
     """
+    if config.fit == "top":
+        # Cut off before they are scaled, as long ones may be many times as long as the target.
+        kept = tf.minimum(inner[0], config.height)
+        share = tf.cast(kept, tf.float32) / tf.cast(inner[0], tf.float32)
+        rows = tf.cast(tf.shape(pixels)[-3], tf.float32) * share
+        pixels = pixels[..., : tf.cast(tf.math.ceil(rows - _ROUNDING), tf.int32), :, :]
+        inner = tf.stack([kept, inner[1]])
 
     def resized() -> tf.Tensor:
         size = tf.shape(pixels)[-3:-1]
@@ -68,7 +79,7 @@ def fit_image(
     fits = tf.reduce_all(tf.shape(pixels)[-3:-1] == inner)  # most do, and three passes are spared
     scaled = tf.cond(fits, lambda: pixels, resized)
     size = (config.height, config.width)
-    if config.fit == "pad":
+    if config.fit != "stretch":
         # Rows are missing, or columns, or nothing. tf.pad takes three times as long.
         whole = [*tf.unstack(tf.shape(pixels))[:-3], *size, config.channels]
         missing = tf.constant(size) - inner
@@ -93,7 +104,8 @@ def fit_boxes(boxes: tf.Tensor, size: tf.Tensor, config: InputConfig) -> tf.Tens
       config: size of the target, and `fit`.
 
     Returns:
-      The boxes as fractions of the target, of the same shape; rows of 0 stay 0.
+      The boxes as fractions of the target, of the same shape; rows of 0 stay 0. What is below the
+      target is cut off.
     """
     inner, before = fit_rectangle(size, config)
     target = tf.constant([config.height, config.width], tf.float32)
@@ -101,4 +113,8 @@ def fit_boxes(boxes: tf.Tensor, size: tf.Tensor, config: InputConfig) -> tf.Tens
         tf.tile(tf.cast(part, tf.float32) / target, [1, 2])[:, None] for part in (inner, before)
     )
     is_box = tf.reduce_any(boxes != 0, axis=-1, keepdims=True)
-    return tf.where(is_box, boxes * scale + shift, 0.0)
+    moved = boxes * scale + shift
+    if config.fit == "top":
+        is_box &= moved[..., :1] < 1
+        moved = tf.minimum(moved, 1.0)
+    return tf.where(is_box, moved, 0.0)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from pipeline.augmentation.chain import augment
+from pipeline.augmentation.chain import augment_views
 from pipeline.augmentation.pixels import to_float32_on_cpu
 from pipeline.config import Augmentation, InputConfig
 from pipeline.input.decode import decode_batches, decode_record
@@ -153,7 +153,14 @@ class InputPipeline:
                 self.table, shard, global_batch_size=self.global_batch_size, steps=steps
             ),
             batch_positions(shard, start_step=0, steps=steps).map(key),
-            _Mode(batch_size=size, block_length=size, weigh=weigh, weighted=True),
+            _Mode(
+                batch_size=size,
+                block_length=size,
+                weigh=weigh,
+                weighted=True,
+                # Views are alike without.
+                augmentations=self.config.augmentations if self.config.views > 1 else (),
+            ),
         )
 
     def first_records(self, count: int) -> dict[str, npt.NDArray[Any]]:
@@ -214,7 +221,7 @@ class InputPipeline:
             if config.dtype == "float32":
                 features["image"] = to_float32_on_cpu(features["image"])
             if mode.augmentations:
-                features |= augment(features, mode.augmentations, key.seed)
+                features |= augment_views(features, mode.augmentations, key.seed, config.views)
             if "weight" in names:
                 features["weight"] = mode.weigh(key, features)
             if config.features is None:

@@ -19,8 +19,10 @@ class Task(Protocol):
     """A model with its loss: a frozen dataclass whose fields are its options.
 
     Batches are dicts of the features that `inputs` names. Losses and metrics are values of single
-    examples; the trainer weighs and averages them over all replicas. Anyone can write a task: see
-    `pipeline.tasks.layout_classifier` for one.
+    examples; the trainer weighs and averages them over all replicas. Where `inputs` asks for
+    several views of an image, `loss` and `metrics` get the outputs for n · views images, those of
+    an example side by side. Anyone can write a task: see `pipeline.tasks.layout_classifier` for
+    one.
 
     Methods become part of a graph as they are written, without AutoGraph, as in Keras' `fit`: one
     with Python's `if` or `while` over tensors needs the decorator `tf.function`.

@@ -7,7 +7,7 @@ import keras
 import numpy.typing as npt
 import tensorflow as tf
 
-from pipeline.augmentation.chain import augment
+from pipeline.augmentation.chain import augment_views, views_as_examples
 from pipeline.augmentation.pixels import to_float32
 from pipeline.dataset import make_distributed_dataset
 from pipeline.distribution.parameter_server import is_parameter_server, worker_count
@@ -227,7 +227,8 @@ class Trainer:
     def _replica_gradients(self, batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Computes a replica's parts of the loss and of the gradients of a global batch."""
         if self.config.placement == "device":
-            batch = augment(batch, self.config.augmentations, batch["seed"])
+            config = self.config
+            batch = augment_views(batch, config.augmentations, batch["seed"], config.views)
         variables = self.model.trainable_variables
         # With accumulate=2, 8 rows become parts of rows 0 to 3 and 4 to 7; gradients are added up.
         pieces = [tf.split(feature, self.options.accumulate) for feature in batch.values()]
@@ -236,7 +237,8 @@ class Trainer:
         gradients: list[tf.Tensor] = []
         for part in parts:
             with tf.GradientTape() as tape:
-                outputs = self.model(to_float32(part["image"]), training=True)
+                image = views_as_examples(to_float32(part["image"]))
+                outputs = self.model(image, training=True)
                 losses = tf.cast(self.task.loss(outputs, part), tf.float32)
                 if "weight" in part:
                     losses *= part["weight"]

@@ -41,3 +41,17 @@ def test_it_runs(capsys: pytest.CaptureFixture[str]):
     ways = ["--layout-from text", "--layout-from image", "tf-idf", "pHash"]
     assert [line[:2] for line in lines[1:]] == [["drawn", way] for way in ways]
     assert 0.5 < float(lines[1][-2]) <= 1
+
+
+def test_an_embedding_is_trained(capsys: pytest.CaptureFixture[str]):
+    pytest.importorskip("tensorflow")
+    assert found_layouts.main(["--count=80", "--train-steps=1"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("drawn")
+    assert "--layout-from model" in last
+
+
+def test_no_steps_are_refused(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        found_layouts.main(["--train-steps=0"])
+    assert "--train-steps must be at least 1, got 0" in capsys.readouterr().err

@@ -5,6 +5,7 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
+from pipeline.augmentation.chain import views_as_examples
 from pipeline.dataset import make_dataset
 from pipeline.records.info import load_info
 from pipeline.tasks.base import Task
@@ -23,7 +24,7 @@ def train(
     @tf.function
     def step(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         with tf.GradientTape() as tape:
-            outputs = model(batch["image"], training=True)
+            outputs = model(views_as_examples(batch["image"]), training=True)
             losses = task.loss(outputs, batch)
             loss = tf.reduce_mean(losses)
         gradients = tape.gradient(loss, model.trainable_variables)

@@ -7,7 +7,7 @@ pytest.importorskip("tensorflow")
 
 import tensorflow as tf
 
-from pipeline.augmentation.chain import augment
+from pipeline.augmentation.chain import augment, augment_views, views_as_examples
 from pipeline.augmentation.corruption import JpegArtifacts
 from pipeline.augmentation.geometric import Perspective, RandomZoom, Rotate
 from pipeline.augmentation.photometric import Brightness, Contrast
@@ -180,3 +180,29 @@ def test_refuses_sizes_unknown_while_tracing():
     )
     with pytest.raises(ValueError, match="known while tracing"):
         traced.get_concrete_function(tf.TensorSpec([1, None, 2, 3], tf.uint8))
+
+
+def test_views_are_independent_and_the_first_is_the_only_one_of_others():
+    given = batch(3)
+    examples = {name: tf.constant(given[name]) for name in ("image", "boxes")}
+    seeds, ops = tf.constant(given["seeds"]), (Rotate(), Brightness())
+    views = augment_views({**examples, "step": tf.range(3)}, ops, seeds, 3)
+    assert views["image"].shape == (3, 3, 16, 24, 3)
+    assert views["boxes"].shape == (3, 3, *given["boxes"].shape[1:])
+    assert views["step"].numpy().tolist() == [0, 1, 2]
+    alone = augment(examples, ops, seeds)
+    for name, values in alone.items():
+        first, *others = tf.unstack(views[name], axis=1)
+        np.testing.assert_array_equal(first, values)
+        np.testing.assert_array_equal(augment_views(examples, ops, seeds, 1)[name], values)
+        for other in others:
+            assert not np.array_equal(other, first)
+        assert not np.array_equal(*others)
+
+
+def test_views_become_examples_side_by_side():
+    image = tf.random.stateless_uniform([2, 3, 4, 5, 1], [0, 0])
+    examples = views_as_examples(image)
+    assert examples.shape == (6, 4, 5, 1)
+    np.testing.assert_array_equal(examples[3], image[1, 0])
+    assert views_as_examples(examples) is examples

@@ -1,9 +1,13 @@
 """Evaluation: exact sums over layouts, and what was taken for what, each record once."""
 
 import csv
+import dataclasses
 import json
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +16,9 @@ pytest.importorskip("tensorflow")
 
 import tensorflow as tf
 
+from pipeline.config import InputConfig
 from pipeline.dataset import make_evaluation_dataset
-from pipeline.records.info import load_info
+from pipeline.records.info import DatasetInfo, load_info
 from pipeline.train import main
 from pipeline.training.trainer import Trainer, TrainOptions
 from tests.support.dataset_factory import LAYOUTS, exclude, write_dataset
@@ -24,9 +29,9 @@ pytestmark = pytest.mark.slow
 NAMES = sorted(LAYOUTS)
 
 
-def trainer(directory: Path, batch_size: int) -> Trainer:
+def trainer(directory: Path, batch_size: int, task: TinyTask | None = None) -> Trainer:
     options = TrainOptions(steps=1, global_batch_size=batch_size, seed=3)
-    return Trainer(TinyTask(), tf.distribute.get_strategy(), load_info(directory), options)
+    return Trainer(task or TinyTask(), tf.distribute.get_strategy(), load_info(directory), options)
 
 
 @pytest.mark.parametrize("batch_size", [5, 32, 50])
@@ -58,6 +63,32 @@ def test_counts_what_was_taken_for_what(directory: Path, batch_size: int):
     recall = expected.diagonal() / expected.sum(axis=1)
     np.testing.assert_allclose(evaluation.by_layout["accuracy"], recall, rtol=1e-6)
     assert evaluation.averages["accuracy"] == pytest.approx(expected.trace() / 32)
+
+
+@dataclass(frozen=True)
+class TwoViews(TinyTask):
+    """Judges two views of each image; its loss and metric are means over them."""
+
+    def inputs(self, info: DatasetInfo) -> InputConfig:
+        return dataclasses.replace(super().inputs(info), views=2)
+
+    def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
+        labels = tf.repeat(batch["label"], 2)
+        return tf.reduce_mean(tf.reshape(super().loss(outputs, {"label": labels}), [-1, 2]), 1)
+
+    def metrics(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+        accuracy = super().metrics(outputs, {"label": tf.repeat(batch["label"], 2)})["accuracy"]
+        return {"accuracy": tf.reduce_mean(tf.reshape(accuracy, [-1, 2]), 1)}
+
+
+@pytest.mark.parametrize("batch_size", [5, 32])
+def test_each_record_counts_once_however_many_views_it_has(directory: Path, batch_size: int):
+    made = trainer(directory, batch_size, TwoViews())
+    assert len(made.train(made.batches(), 1).losses) == 1
+    evaluation = made.evaluate("train")
+    assert evaluation.confusion is not None
+    assert evaluation.confusion[:, 2].sum() == 32
+    np.testing.assert_array_equal(evaluation.records, [LAYOUTS[name] for name in NAMES])
 
 
 def test_a_split_that_is_evaluated_again_is_not_loaded_again(

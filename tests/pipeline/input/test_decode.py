@@ -17,7 +17,7 @@ import tensorflow as tf
 from pipeline.config import InputConfig
 from pipeline.dataset import make_dataset
 from pipeline.input.decode import decode_batches, decode_jpeg, jpeg_image, raw_images
-from pipeline.input.fit import fit_rectangle
+from pipeline.input.fit import fit_boxes, fit_rectangle
 from pipeline.records.info import load_info
 from tests.support.dataset_factory import write_dataset
 from tests.support.pictures import difference, jpeg, picture, resized
@@ -143,6 +143,40 @@ def test_stretch_fills_the_target():
     made = jpeg_image(jpeg(image), tf.constant([500, 200]), config)
     assert made.shape == (100, 300, 3)
     assert difference(made, resized(image, 100, 300)) < 5
+
+
+@pytest.mark.parametrize("storage", ["raw", "jpeg"])
+@pytest.mark.parametrize(
+    ("size", "whole"),
+    [
+        ((500, 200), (250, 100)),  # cut off
+        ((160, 200), (80, 100)),  # exactly
+        ((80, 200), (40, 100)),  # padded
+        ((30, 50), (60, 100)),
+        ((1700, 20), (8500, 100)),
+    ],
+)
+def test_the_top_is_shown_at_full_width(
+    storage: str, size: tuple[int, int], whole: tuple[int, int]
+):
+    image = picture(*size)
+    config = InputConfig(height=80, width=100, fit="top")
+    if storage == "raw":
+        made = raw_images(tf.constant(image[None]), config)[0].numpy()
+    else:
+        made = jpeg_image(jpeg(image), tf.constant(size), config).numpy()
+    assert made.shape == (80, 100, 3)
+    kept = min(whole[0], 80)
+    assert difference(made[:kept], resized(image, *whole)[:kept]) < 6
+    assert (made[kept:] == 255).all()
+
+
+def test_boxes_below_the_top_are_cut_off():
+    boxes = tf.constant([[[0.0, 0.1, 0.2, 0.9], [0.3, 0, 0.6, 1], [0.5, 0, 1, 1], [0, 0, 0, 0]]])
+    config = InputConfig(height=80, width=100, fit="top")
+    fitted = fit_boxes(boxes, tf.constant([[400, 200]], tf.int64), config)
+    expected = [[0.0, 0.1, 0.5, 0.9], [0.75, 0, 1, 1], [0, 0, 0, 0], [0, 0, 0, 0]]
+    np.testing.assert_allclose(fitted[0], expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(("stored", "wanted"), [(1, 3), (3, 1), (1, 1)])

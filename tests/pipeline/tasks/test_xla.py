@@ -15,6 +15,7 @@ from pipeline.augmentation.presets import STRONG
 from pipeline.records.info import load_info
 from pipeline.tasks.base import Task
 from pipeline.tasks.layout_classifier import LayoutClassifier
+from pipeline.tasks.layout_embedding import LayoutEmbedding
 from pipeline.tasks.text_detector import TextDetector
 from pipeline.training.options import TrainOptions
 from pipeline.training.trainer import Trainer
@@ -35,8 +36,9 @@ COMPILED = [
         LayoutClassifier(size=32, width=8, units=8),
         LayoutClassifier(size=32, width=8, units=8, depth="deep", dropout=0.1),
         TextDetector(height=32, width=32, filters=8, max_boxes=4),
+        LayoutEmbedding(size=32, filters=8, units=8),
     ],
-    ids=["shallow classifier", "deep classifier", "text detector"],
+    ids=["shallow classifier", "deep classifier", "text detector", "embedding"],
 )
 def test_steps_compile(directory: Path, task: Task):
     options = TrainOptions(
