@@ -97,23 +97,40 @@ class KeyedDescriptors:
         rows = [place[key] for key in map(tuple, references.key.tolist())]
         return self.take(np.array(rows, np.int64))
 
-    def staged(self, staging: Staging) -> str:
-        """Writes them to a staging file, and returns its path."""
+    @classmethod
+    def concatenate(cls, parts: Sequence[Self]) -> Self:
+        """Joins the rows of all parts."""
+        return cls(
+            key=np.concatenate([part.key for part in parts]),
+            values=np.concatenate([part.values for part in parts]),
+        )
+
+    def to_bytes(self) -> bytes:
+        """The contents of a staging file."""
         buffer = io.BytesIO()
         np.savez(buffer, key=self.key, values=self.values)
-        return _write(staging, buffer.getvalue())
+        return buffer.getvalue()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Inverse of `to_bytes`."""
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            return cls(key=arrays["key"], values=arrays["values"])
+
+    def staged(self, staging: Staging) -> str:
+        """Writes them to a staging file, and returns its path."""
+        return _write(staging, self.to_bytes())
 
     @classmethod
     def read(cls, path: str) -> Self:
         """Inverse of `staged`."""
-        with np.load(io.BytesIO(files.read(path)), allow_pickle=False) as arrays:
-            return cls(key=arrays["key"], values=arrays["values"])
+        return cls.from_bytes(files.read(path))
 
 
 def find_layouts(
     references: beam.PCollection[tuple[int, str]],
     descriptors: beam.PCollection[tuple[int, str]],
-    inputs: AsSingleton,
+    inputs: AsSingleton | int,
     *,
     method: Method,
     base: Base | None,
@@ -126,7 +143,7 @@ def find_layouts(
       descriptors: (bucket, path of its KeyedDescriptors).
       inputs: number of inputs.
       method: the kind of the descriptors.
-      base: the dataset that is appended to: its layouts stay.
+      base: the dataset that is appended to: its layouts stay; None where all are found anew.
       staging: where the staging files go.
     """
     described = (
@@ -221,11 +238,7 @@ def _cluster(
     known = _read_centroids(centroids)
     if not samples:
         return centroids
-    parts = [KeyedDescriptors.read(path) for path in samples]
-    sampled = KeyedDescriptors(
-        key=np.concatenate([part.key for part in parts]),
-        values=np.concatenate([part.values for part in parts]),
-    )
+    sampled = KeyedDescriptors.concatenate([KeyedDescriptors.read(path) for path in samples])
     if not len(sampled) + len(known):
         raise BuildError(
             f"--layout-from {method.layout_from} finds no layout, as no receipt has "

@@ -195,10 +195,13 @@ class Publisher:
         summaries: Summaries,
         category_counts: CategoryCounts,
         vocabularies: Vocabularies,
+        centroids: str | None = None,
+        least_certain: Sequence[UncertainReceipt] | None = None,
     ) -> None:
         """Publishes the records of all generations, which were dealt anew, as one.
 
-        Arguments and errors are as in `publish`. The version has the inputs of all generations, so
+        Arguments and errors are as in `publish`; centroids are given if all layouts were found
+        anew. The version has the inputs of all generations, so
         it shares the listings of what was left out with the versions before it.
         """
         if self.base is None:
@@ -222,7 +225,9 @@ class Publisher:
                 for name, one in generation.files.items()
                 if name != generation.summary_name
             },
-            about_layouts=self._about_layouts(base),
+            about_layouts=self._about_layouts(
+                None if centroids else base, centroids, least_certain=least_certain
+            ),
         )
         self._publish(manifest, described, shards)
 

@@ -13,7 +13,7 @@ from beam_jobs.near_duplicates.numbers import number_hashes
 from beam_jobs.prepare.lookups import make_lookup, record_hashes
 from beam_jobs.prepare.preparer import staged_features
 from beam_jobs.storage import files
-from schemas.example import extend_example, parse_example
+from schemas.example import decode_example, encode_example, extend_example, parse_example
 from schemas.file_names import (
     dali_index_name,
     index_name,
@@ -69,6 +69,7 @@ class ShardWriter:
       seed: seeds the hash of the ids.
       first_numbers: split to the number of its first shard.
       complete: whether the records have the ids of their categories, and their layouts, already.
+      replaces_layouts: whether such records get other layouts than they have.
       makes_layouts: whether staged records have no layouts, see `BuildOptions.makes_layouts`.
       takes_numbers: whether lookups hold the numbers by which near-duplicates are found.
     """
@@ -79,6 +80,7 @@ class ShardWriter:
     seed: int
     first_numbers: Mapping[str, int]
     complete: bool = False
+    replaces_layouts: bool = False
     makes_layouts: bool = False
     takes_numbers: bool = False
 
@@ -131,6 +133,7 @@ class ShardWriter:
             vocabularies,
             seed=self.seed,
             complete=self.complete,
+            replaces_layouts=self.replaces_layouts,
             makes_layouts=self.makes_layouts,
             takes_numbers=self.takes_numbers,
         )
@@ -194,6 +197,7 @@ class _ShardBuilder:
         *,
         seed: int,
         complete: bool,
+        replaces_layouts: bool,
         makes_layouts: bool,
         takes_numbers: bool,
     ) -> None:
@@ -207,18 +211,27 @@ class _ShardBuilder:
         self._numbers: list[list[int]] | None = [] if takes_numbers else None
         self._vocabularies = vocabularies
         self._categories = categories(labels)
-        staged = staged_features(labels, makes_layouts=makes_layouts)
-        self._features = receipt_features(labels) if complete else staged
+        self._staged_features = staged_features(labels, makes_layouts=makes_layouts)
+        self._complete_features = receipt_features(labels)
+        self._replaces_layouts = replaces_layouts
+        stays = complete and not replaces_layouts
+        self._features = self._complete_features if stays else self._staged_features
         made = made_features(labels, makes_layouts=makes_layouts)
-        self._added = () if complete else made
-        self._gets_layout = makes_layouts and not complete
+        self._added = () if stays else made
+        self._gets_layout = makes_layouts and not stays
 
     def add(self, payload: bytes, layout: int | None = None) -> bytes:
         """Adds a record, and returns the framed record to be written.
 
         A staged record gets the ids of its categories here, and its layout where the build makes
-        layouts: vocabularies are known only now.
+        layouts: vocabularies are known only now. A complete record gets them anew where its layout
+        is replaced.
         """
+        if self._replaces_layouts:
+            # As it was staged, so that the record is the one that a build of the inputs writes.
+            complete = decode_example(self._complete_features, payload)
+            staged = {feature.name: complete[feature.name] for feature in self._staged_features}
+            payload = encode_example(self._staged_features, staged)
         values = parse_example(self._features, payload)
         if self._gets_layout:
             if layout is None:
