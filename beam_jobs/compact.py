@@ -38,6 +38,9 @@ from beam_jobs.writing.output import (
 from beam_jobs.writing.output_lock import output_lock
 from schemas.file_names import excluded_name
 
+_ALREADY_ONE = "its records are one generation already: nothing was done"
+_ALREADY_FOUND = "its layouts were found before this command was killed: nothing was left to do"
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command.
@@ -61,7 +64,7 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
                 raise BuildError(INSTALL)
             if not _begin(options, stack, deals_anew=asks_for_more(args)):
                 print(_summary(options, args.directory), end="")
-                print("its records are one generation already: nothing was done")
+                print(_ALREADY_FOUND if options.finds_layouts else _ALREADY_ONE)
                 return 0
         except (ValueError, BuildError) as error:
             parser.error(str(error))

@@ -116,6 +116,12 @@ def test_bytes_do_not_depend_on_workers(found: Path, copy: Path):
     assert contents(copy) == contents(found)
 
 
+def test_another_runner_gives_the_same_bytes(found: Path, copy: Path, job_endpoint: str):
+    runner = ["--runner=PortableRunner", "--environment_type=LOOPBACK"]
+    assert main([str(copy), TEXT, f"--job_endpoint={job_endpoint}", *runner]) == 0
+    assert contents(copy) == contents(found)
+
+
 def test_bytes_do_not_depend_on_how_many_shards_are_split_at_once(
     found: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -164,7 +170,7 @@ def test_receipts_are_forgotten_as_ever(found: Path, tmp_path: Path):
 
 def test_layouts_that_were_found_are_found_anew(found: Path, build, tmp_path: Path):
     out = Path(shutil.copytree(found, tmp_path / "out"))
-    # Two texts that an append takes for a layout of their own are the largest one of all.
+    # Receipts that an append takes for one layout more are the largest one of all.
     new = receipts(tmp_path / "images", {"florist": 30}, first=100)
     for row in new:
         row |= {"total": 1.5, "language": "de"}
@@ -320,7 +326,7 @@ STEPS = [
 ]
 
 
-def test_it_is_killed_in_each_step_and_goes_on(plain: Path, found: Path, copy: Path):
+def test_it_is_killed_in_each_step_and_goes_on(plain: Path, found: Path, copy: Path, capsys):
     before, expected = contents(plain), contents(found)
     arguments = [str(copy), TEXT, "--workers=1", "--quiet"]
     for number, step in enumerate(STEPS):
@@ -329,6 +335,7 @@ def test_it_is_killed_in_each_step_and_goes_on(plain: Path, found: Path, copy: P
         published = check_killed(copy, before, expected)
         assert published is (number == len(STEPS) - 1), step
     assert main(arguments) == 0
+    assert "its layouts were found before this command was killed" in capsys.readouterr().out
     assert contents(copy) == expected
 
 
