@@ -1,4 +1,7 @@
-"""Deals all generations of a dataset anew, as one: `python -m beam_jobs.compact --help`."""
+"""Deals all generations of a dataset anew, as one: `python -m beam_jobs.compact --help`.
+
+On demand, it finds the layouts of all records anew.
+"""
 
 import time
 from collections.abc import Sequence
@@ -14,9 +17,10 @@ if __name__ == "__main__":
     begin_program()
 
 
-from beam_jobs.arguments.compact import asks_for_shards, compact_options, compact_parser
+from beam_jobs.arguments.compact import asks_for_more, compact_options, compact_parser
 from beam_jobs.compact_job import add_compact
 from beam_jobs.errors import BuildError
+from beam_jobs.models.model import INSTALL, has_tensorflow
 from beam_jobs.options import CompactOptions
 from beam_jobs.prepare.staging import delete_staging, write_marker
 from beam_jobs.running import report
@@ -33,6 +37,9 @@ from beam_jobs.writing.output import (
 )
 from beam_jobs.writing.output_lock import output_lock
 from schemas.file_names import excluded_name
+
+_ALREADY_ONE = "its records are one generation already: nothing was done"
+_ALREADY_FOUND = "its layouts were found before this command was killed: nothing was left to do"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,18 +60,26 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
         try:
             options = compact_options(args)
             launch.choose_runner()
-            if not _begin(options, stack, deals_anew=asks_for_shards(args)):
-                print(report.summary(read_manifest(options.output), args.directory), end="")
-                print("its records are one generation already: nothing was done")
+            if options.layout_model and launch.is_local and not has_tensorflow():
+                raise BuildError(INSTALL)
+            if not _begin(options, stack, deals_anew=asks_for_more(args)):
+                print(_summary(options, args.directory), end="")
+                print(_ALREADY_FOUND if options.finds_layouts else _ALREADY_ONE)
                 return 0
         except (ValueError, BuildError) as error:
             parser.error(str(error))
         started_s = time.monotonic()
-        if status := launch.run(partial(add_compact, options=options), options, stop):
+        add = partial(add_compact, options=options)
+        kept = options.staging if options.finds_layouts else None  # the descriptors
+        if status := launch.run(add, options, stop, kept=kept):
             return status
-        print(report.summary(read_manifest(options.output), args.directory), end="")
+        print(_summary(options, args.directory), end="")
         print(f"  {time.monotonic() - started_s:.0f} s")
         return 0
+
+
+def _summary(options: CompactOptions, directory: str) -> str:
+    return report.summary(read_manifest(options.output), directory, keeps_splits=True)
 
 
 def _begin(options: CompactOptions, stack: ExitStack, *, deals_anew: bool) -> bool:

@@ -1,7 +1,9 @@
 """The compaction as a Beam pipeline: the records of all generations, dealt anew as one.
 
 Every record keeps its split and its bytes. What is read of a shard before its records are copied
-are its index and its lookup, so no image is read twice and none is decoded.
+are its index and its lookup, so no image is read twice and none is decoded. Only where layouts are
+to be found anew, all records are read to be described; then these get their layouts, and are the
+same in all else.
 """
 
 import hashlib
@@ -12,11 +14,13 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsSingleton
 
+from beam_jobs.describe_records import DescribeRecords
 from beam_jobs.errors import BuildError
+from beam_jobs.find_layouts import FoundLayouts, find_layouts
 from beam_jobs.layouts.descriptors import layouts_were_made
 from beam_jobs.options import CompactOptions
-from beam_jobs.prepare.chunks import bucket_count, range_shift
-from beam_jobs.prepare.known import HashArray, OldGroups, OldShards
+from beam_jobs.prepare.chunks import buckets_of
+from beam_jobs.prepare.known import OldGroups, OldShards
 from beam_jobs.prepare.references import LOCATION, References, stage_references
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.prepare_inputs import list_old_shards
@@ -30,6 +34,7 @@ from beam_jobs.writing.shards import ShardWriter
 from schemas.file_names import shard_name, shard_number
 from schemas.index import RecordIndex
 from schemas.lookup import RecordLookup
+from schemas.manifest import Manifest
 
 
 @dataclass(frozen=True)
@@ -57,8 +62,9 @@ def add_compact(pipeline: beam.Pipeline, options: CompactOptions) -> None:
     manifest = read_manifest(options.base.directory, options.base.version)
     records = manifest.counts.written
     vocabularies = pipeline | "OldValues" >> beam.Create([dict(manifest.vocabularies)])
+    old = list_old_shards(pipeline, options.base)
     references = (
-        list_old_shards(pipeline, options.base)
+        old
         | "ReadIndexes"
         >> beam.FlatMap(
             read_references,
@@ -69,6 +75,9 @@ def add_compact(pipeline: beam.Pipeline, options: CompactOptions) -> None:
         | "ByBucket" >> beam.GroupByKey()
         | "JoinReferences" >> beam.Map(_join, staging=options.staging)
     )  # (bucket, path of its References)
+    found = _find_layouts(references, old, manifest, options)
+    if found is not None:
+        references = found.references
     plan, starts, values = plan_shards(
         references,
         records,
@@ -76,6 +85,7 @@ def add_compact(pipeline: beam.Pipeline, options: CompactOptions) -> None:
         _splits_as_groups(len(options.splits)),
         options,
         deals_anew=True,
+        new_layouts=found is not None,
     )
     writer = ShardWriter(
         record_files=ShardFiles(options.base.directory, tuple(options.splits)),
@@ -84,11 +94,19 @@ def add_compact(pipeline: beam.Pipeline, options: CompactOptions) -> None:
         seed=options.seed,
         first_numbers=options.first_shards,
         complete=True,
+        replaces_layouts=found is not None,
         makes_layouts=layouts_were_made(options.recorded()),
         takes_fingerprints=options.near_duplicates != "off",
         compares_images=options.compare_images,
     )
-    written = write_shards(references, plan, starts, values, writer)
+    written = write_shards(
+        references,
+        plan,
+        starts,
+        values,
+        writer,
+        least_certain=None if found is None else found.least_certain,
+    )
     publisher = Publisher(
         staging=options.staging,
         labels=options.labels,
@@ -98,10 +116,35 @@ def add_compact(pipeline: beam.Pipeline, options: CompactOptions) -> None:
         launch=options.launch,
         base=options.base,
     )
+    # A lambda, as Beam (2.72) fails over the annotation of an argument that is None.
     _ = plan | "Publish" >> beam.Map(
-        publisher.publish_compacted,
+        lambda plan, **written: publisher.publish_compacted(plan, **written),
         **written.side_inputs(),
         vocabularies=values,
+        centroids=None if found is None else found.centroids,
+    )
+
+
+def _find_layouts(
+    references: beam.PCollection[tuple[int, str]],
+    old: beam.PCollection[OldShards],
+    manifest: Manifest,
+    options: CompactOptions,
+) -> FoundLayouts | None:
+    """Finds the layouts of all records anew, if that is asked for."""
+    if options.method is None:
+        return None
+    records = manifest.counts.written
+    descriptors = old | "DescribeRecords" >> DescribeRecords(
+        manifest.features, method=options.method, records=records, staging=options.staging
+    )
+    return find_layouts(
+        references,
+        descriptors,
+        records,
+        method=options.method,
+        base=None,
+        staging=options.staging,
     )
 
 
@@ -145,7 +188,7 @@ def read_references(
         except ValueError as error:
             raise BuildError(f"{path}: {error}; run python -m beam_jobs.verify") from error
         references = _references(old.split, shard_number(shard.name), index, lookup, vocabularies)
-        buckets = _buckets(lookup.key[:, 0], records)
+        buckets = buckets_of(lookup.key[:, 0], records)
         for bucket in np.unique(buckets).tolist():
             parts.setdefault(bucket, []).append(references.take(buckets == bucket))
     data = {bucket: References.concatenate(parts[bucket]).to_bytes() for bucket in sorted(parts)}
@@ -182,13 +225,6 @@ def _references(
         location=location,
         categories=categories,
     )
-
-
-def _buckets(words: HashArray, records: int) -> HashArray:
-    """Bucket of each key, from its first word."""
-    shift = range_shift(bucket_count(records))
-    # A shift by 64 bits, of a single bucket, is none to NumPy.
-    return words >> np.uint64(shift) if shift < 64 else np.zeros(len(words), np.uint64)
 
 
 def _join(located: tuple[int, Iterable[ByteRange]], *, staging: Staging) -> tuple[int, str]:

@@ -13,7 +13,7 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
-from beam_jobs.find_layouts import find_layouts
+from beam_jobs.find_layouts import FoundLayouts, find_layouts
 from beam_jobs.find_near_duplicates import (
     FoundNearDuplicates,
     NearDuplicatesOptions,
@@ -78,7 +78,9 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         | "OtherLabels" >> beam.Map(lambda one: (1, int(one.same_labels is False)))
         | "CountDuplicates" >> beam.CombineGlobally(sum_pairs).as_singleton_view()
     )
-    references, made = _with_layouts(references, prepared, inputs, options)
+    found = _find_layouts(references, prepared, inputs, options)
+    references = references if found is None else found.references
+    references, spellings = _with_merged_spellings(references, options)
     plan, starts, vocabularies = plan_shards(
         references,
         inputs,
@@ -101,7 +103,14 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         takes_fingerprints=options.takes_fingerprints,
         compares_images=options.compare_images,
     )
-    written = write_shards(references, plan, starts, vocabularies, writer)
+    written = write_shards(
+        references,
+        plan,
+        starts,
+        vocabularies,
+        writer,
+        least_certain=None if found is None else found.least_certain,
+    )
     quarantine = prepared["rejected"] | "Quarantine" >> WriteQuarantine(
         finished, version_file(options.version, QUARANTINE)
     )
@@ -116,7 +125,8 @@ def add_build(pipeline: beam.Pipeline, options: BuildOptions) -> None:
         near_duplicates=near.united,
         listings=AsList((quarantine, listed) | "Listings" >> beam.Flatten()),
         vocabularies=vocabularies,
-        **made,
+        centroids=None if found is None else found.centroids,
+        spellings=spellings,
     )
 
 
@@ -135,7 +145,9 @@ def add_dry_run(pipeline: beam.Pipeline, options: BuildOptions) -> None:
     _, groups = _find_pixels_and_groups(prepared, old)
     near = _find_near_duplicates(prepared, None, groups, inputs, options)
     references = _regrouped(prepared["references"], near, options.staging)
-    references, _ = _with_layouts(references, prepared, inputs, options)
+    found = _find_layouts(references, prepared, inputs, options)
+    references = references if found is None else found.references
+    references, _ = _with_merged_spellings(references, options)
     plan_shards(
         references,
         inputs,
@@ -213,33 +225,32 @@ def _regrouped(
     return references | "Regroup" >> beam.Map(regroup, united=near.united, staging=staging)
 
 
-def _with_layouts(
+def _find_layouts(
     references: beam.PCollection[tuple[int, str]],
     prepared: Any,
     inputs: AsSingleton,
     options: BuildOptions,
-) -> tuple[beam.PCollection[tuple[int, str]], dict[str, AsSingleton]]:
-    """Makes the layouts of the references, if that is asked for.
+) -> FoundLayouts | None:
+    """Finds the layouts of the references, if that is asked for."""
+    if options.method is None:
+        return None
+    return find_layouts(
+        references,
+        prepared["descriptors"],
+        inputs,
+        method=options.method,
+        base=options.base,
+        staging=options.staging,
+    )
 
-    Returns:
-      (bucket, path of its References), and arguments of `Publisher.publish` about the layouts.
-    """
-    if options.merge_spellings:
-        references, spellings = merge_layouts(
-            references, base=options.base, staging=options.staging
-        )
-        return references, {"spellings": spellings}
-    if options.method:
-        references, centroids = find_layouts(
-            references,
-            prepared["descriptors"],
-            inputs,
-            method=options.method,
-            base=options.base,
-            staging=options.staging,
-        )
-        return references, {"centroids": centroids}
-    return references, {}
+
+def _with_merged_spellings(
+    references: beam.PCollection[tuple[int, str]], options: BuildOptions
+) -> tuple[beam.PCollection[tuple[int, str]], AsSingleton | None]:
+    """Merges the spellings of layouts, if that is asked for; returns them, too."""
+    if not options.merge_spellings:
+        return references, None
+    return merge_layouts(references, base=options.base, staging=options.staging)
 
 
 def _count_known(summaries: beam.PCollection[ChunkSummary]) -> AsSingleton:

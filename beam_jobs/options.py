@@ -250,17 +250,7 @@ class BuildOptions(DealOptions, InputOptions):
                 "`compare_images` is for near-duplicates, and `near_duplicates` is off: leave one "
                 "of them out"
             )
-        for name in ("layout_model", "layout_distance"):
-            if self.layout_from != "model" and getattr(self, name) is not None:
-                raise ValueError(
-                    f"`{name}` is for layouts that a model finds, and `layout_from` is "
-                    f"{self.layout_from}: leave it out"
-                )
-        if self.layout_distance is not None and not 0 < self.layout_distance < 1:
-            raise ValueError(
-                f"layout_distance must be more than 0 and less than 1, got {self.layout_distance}"
-            )
-        find_method(self.layout_from, self.layout_model)
+        _check_method(self.layout_from, self.layout_model, self.layout_distance)
         if self.merge_spellings and self.layout_from != "column":
             raise ValueError(
                 f"`merge_spellings` is for names that people gave, and `layout_from` is "
@@ -284,12 +274,10 @@ class BuildOptions(DealOptions, InputOptions):
 
     def recorded(self) -> dict[str, Any]:
         """The options that shape the dataset's bytes, for its manifest."""
-        method = self.method
         return {
             "image": asdict(self.image),
             "layout_from": self.layout_from,
-            # As it is used: another default must not change how an append finds layouts.
-            "layout_distance": method.max_distance if method and method.model else None,
+            "layout_distance": _used_distance(self.method),
             "merge_spellings": self.merge_spellings,
             "near_duplicates": self.near_duplicates,
             "compare_images": self.compare_images,
@@ -303,8 +291,11 @@ class CompactOptions(DealOptions):
 
     Attributes:
       image: how the build prepared its images, as the manifest has it.
-      layout_from: where layouts came from.
+      layout_from: where layouts came from or, with `finds_layouts`, come from: `text` of the boxes
+        or the `image`, as the records hold them, or a `model`.
+      layout_model: as in a build.
       layout_distance: up to which distance of a model's embeddings receipts are of one layout.
+      finds_layouts: whether all layouts are found anew.
       merge_spellings: whether layouts were merged.
       near_duplicates: what became of near-duplicates.
       compare_images: whether they were looked for by images, too.
@@ -313,18 +304,34 @@ class CompactOptions(DealOptions):
 
     image: Mapping[str, Any]
     layout_from: LayoutFrom = "column"
+    layout_model: SavedModel | None = None
     layout_distance: float | None = None
+    finds_layouts: bool = False
     merge_spellings: bool = False
     near_duplicates: NearDuplicatesPolicy = "off"
     compare_images: bool = False
     labels: tuple[Label, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.finds_layouts:
+            _check_method(self.layout_from, self.layout_model, self.layout_distance)
+
+    @property
+    def method(self) -> Method | None:
+        """The way in which layouts are found anew; None where they stay."""
+        if not self.finds_layouts:
+            return None
+        return find_method(self.layout_from, self.layout_model, self.layout_distance)
 
     def recorded(self) -> dict[str, Any]:
         """The options that shape the dataset's bytes, for its manifest."""
         return {
             "image": dict(self.image),
             "layout_from": self.layout_from,
-            "layout_distance": self.layout_distance,
+            "layout_distance": (
+                _used_distance(self.method) if self.finds_layouts else self.layout_distance
+            ),
             "merge_spellings": self.merge_spellings,
             "near_duplicates": self.near_duplicates,
             "compare_images": self.compare_images,
@@ -353,6 +360,27 @@ class ForgetOptions(JobOptions):
                 f"{len(self.ids):,} ids are too many to forget at once: give at most "
                 f"{MAX_FORGOTTEN_IDS:,}, and the others to another run"
             )
+
+
+def _check_method(
+    layout_from: LayoutFrom, model: SavedModel | None, distance: float | None
+) -> None:
+    """Raises ValueError if options about found layouts contradict each other."""
+    for name, value in (("layout_model", model), ("layout_distance", distance)):
+        if layout_from != "model" and value is not None:
+            raise ValueError(
+                f"`{name}` is for layouts that a model finds, and `layout_from` is {layout_from}: "
+                "leave it out"
+            )
+    if distance is not None and not 0 < distance < 1:
+        raise ValueError(f"layout_distance must be more than 0 and less than 1, got {distance}")
+    find_method(layout_from, model)
+
+
+def _used_distance(method: Method | None) -> float | None:
+    """Returns the distance for the manifest, where a model finds layouts."""
+    # As it is used: another default must not change how an append finds layouts.
+    return method.max_distance if method and method.model else None
 
 
 def _check_is_no_root(output: str) -> None:

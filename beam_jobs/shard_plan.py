@@ -51,6 +51,7 @@ def plan_shards(
     options: DealOptions,
     *,
     deals_anew: bool = False,
+    new_layouts: bool = False,
 ) -> tuple[beam.PCollection[Plan], beam.PCollection[Starts], AsSingleton]:
     """Plans the shards.
 
@@ -61,6 +62,7 @@ def plan_shards(
       groups: the splits of groups that the dataset has already (OldGroups).
       options: options of the job.
       deals_anew: whether the references are those of the dataset's own records.
+      new_layouts: whether the layouts that the dataset has had are no longer any.
 
     Returns:
       The plan, where each bucket's starts lie, and the vocabularies by category name.
@@ -73,7 +75,8 @@ def plan_shards(
     vocabularies = AsSingleton(
         references.pipeline
         | "OncePrepared" >> beam.Impulse()
-        | "Vocabularies" >> beam.Map(_vocabularies, values=values, base=options.base)
+        | "Vocabularies"
+        >> beam.Map(_vocabularies, values=values, base=options.base, new_layouts=new_layouts)
     )
     bucket_counts = references | "CountBucket" >> beam.Map(
         _count_bucket, vocabularies=vocabularies
@@ -158,24 +161,29 @@ def _old_records(
     """Describes the records that the dataset has, for the plan; None for a new dataset."""
     if options.base is None:
         return None
-    splits = read_manifest(options.base.directory, options.base.version).splits
-    old = np.stack([splits[name].layout_counts for name in options.splits], axis=1)
     old_groups, group_split = split_of_groups(groups)
+    if deals_anew:  # each old record is one to be dealt
+        counts = np.zeros((layouts, len(options.splits)), np.int64)
+    else:
+        splits = read_manifest(options.base.directory, options.base.version).splits
+        old = np.stack([splits[name].layout_counts for name in options.splits], axis=1)
+        counts = np.pad(old, ((0, layouts - len(old)), (0, 0)))  # of new layouts there are none
     return OldRecords(
-        # Of new layouts there are none; and none at all where each old record is one to be dealt.
-        counts=np.pad(old, ((0, layouts - len(old)), (0, 0))) * (not deals_anew),
+        counts=counts,
         groups=old_groups,
         group_split=group_split,
     )
 
 
 def _vocabularies(
-    _: bytes, *, values: Mapping[str, set[str]], base: Base | None
+    _: bytes, *, values: Mapping[str, set[str]], base: Base | None, new_layouts: bool
 ) -> dict[str, Vocabulary]:
     """Makes vocabularies of values, or adds them to those of the dataset that is appended to."""
     if base is None:
         return {name: Vocabulary.sorted(own) for name, own in values.items()}
-    old = read_manifest(base.directory, base.version).vocabularies
+    old = dict(read_manifest(base.directory, base.version).vocabularies)
+    if new_layouts:
+        old[LAYOUT] = ()
     return {name: Vocabulary(old[name]).grown(values.get(name, ())) for name in old}
 
 

@@ -25,7 +25,12 @@ from beam_jobs.running.runner import beam_options
 from beam_jobs.storage import files
 from beam_jobs.verification.exclude import excluded_record, write_excluded
 from beam_jobs.verification.shard import Fault, ShardCheck
-from beam_jobs.verification.side_files import check_files, check_names, check_tfds_files
+from beam_jobs.verification.side_files import (
+    check_files,
+    check_least_certain,
+    check_names,
+    check_tfds_files,
+)
 from beam_jobs.verification.workers import ShardTask, check_shards
 from beam_jobs.writing.output import read_excluded, read_manifest, read_versions
 from schemas.command_line import CommandParser, Flag, Options
@@ -223,6 +228,8 @@ def verify(
             for other in manifests:
                 excluded[other.version] = _adding(excluded[other.version], other, task, records)
         yield from totals.faults(directory)
+        if manifest is manifests[0] and totals.is_complete:  # of others, not all shards were read
+            yield from check_least_certain(directory, manifest, totals.id_hashes())
         checked += manifest.generations
     if newly_excluded:
         for manifest in manifests:
@@ -316,6 +323,17 @@ class Totals:
             np.add.at(self._counts.setdefault(key, np.zeros(size, np.int64)), codes, 1)
         self._id_hashes.frombytes(check.id_hashes.tobytes())
 
+    @property
+    def is_complete(self) -> bool:
+        """Tells whether the index of each shard could be read."""
+        return not self._unreadable
+
+    def id_hashes(self) -> npt.NDArray[np.uint64]:
+        """Returns the hashes of the ids of all records, ascending."""
+        hashes = np.frombuffer(self._id_hashes, np.uint64)
+        hashes.sort()  # in its place, as a copy may have a gigabyte
+        return hashes
+
     def faults(self, directory: str) -> Iterator[Fault]:
         """Yields the faults of the sums."""
         path = files.join(directory, manifest_name(self._manifest.version))
@@ -327,8 +345,7 @@ class Totals:
             # An older generation has no record of the values that came later.
             if not np.array_equal(counts, np.pad(expected, (0, len(counts) - len(expected)))):
                 yield Fault(file=path, message=f"{name} counts of {split} differ from its records")
-        hashes = np.frombuffer(self._id_hashes, np.uint64)
-        hashes.sort()
+        hashes = self.id_hashes()
         if repeated := int((hashes[1:] == hashes[:-1]).sum()):
             yield Fault(file=path, message=f"{repeated} ids occur more than once in the dataset")
 

@@ -1,9 +1,9 @@
 """Draws the contents of a dataset directory: its layouts, its shards and some receipts."""
 
-import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from schemas.program import begin_program, run_program
 
@@ -19,12 +19,17 @@ from pipeline.arguments import add_dataset
 from pipeline.config import InputConfig
 from pipeline.dataset import make_dataset
 from pipeline.input.input_pipeline import InputPipeline
+from pipeline.plots.examples import COLUMNS, ExamplePart, ExampleRow, draw_parts
 from pipeline.plots.rendering import shorten
 from pipeline.plots.samples import show_receipt
 from pipeline.records.info import DatasetInfo, load_info
+from pipeline.records.table import RecordTable
 from schemas.command_line import CommandParser
 
-_EXAMPLES = 6  # receipts of a layout; and layouts, of the most common and of the rarest
+_LAYOUTS = 6  # of the most common, and of the rarest
+_LEAST_CERTAIN = 6  # receipts
+
+IntArray = npt.NDArray[np.int64]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -67,37 +72,109 @@ def draw_layouts(info: DatasetInfo, path: Path) -> Path:
 
 
 def draw_examples(info: DatasetInfo, path: Path) -> Path:
-    """Draws training receipts of the most common layouts and of the rarest, a row for each."""
+    """Draws training receipts of the most common layouts and of the rarest, a row for each.
+
+    Where the build found the layouts, rows of the receipts whose layout is the least certain
+    follow: in each, the receipt comes first, and others of its layout are beside it.
+    """
     config = InputConfig(height=256, width=160, features=("image",))
     pipeline = InputPipeline.load(info, "train", 1, config)
+    parts = [ExamplePart(rows=_layout_rows(info, pipeline))]
+    if rows := _least_certain_rows(info, pipeline):
+        heading = "Least certain: receipts (left) that are least like others of their layout"
+        parts.append(ExamplePart(heading=heading, rows=rows))
+    return _save(draw_parts(parts), path)
+
+
+def _layout_rows(info: DatasetInfo, pipeline: InputPipeline) -> list[ExampleRow]:
     table = pipeline.table
     rows, numbers = choose_examples(table.counts)
-    first = [table.first_records[row] for row in rows]
-    chosen = np.concatenate([at + own for at, own in zip(first, numbers, strict=True)])
-    images = iter(pipeline.read_records(chosen)["image"])
-    height_in = 1.65 * len(rows) + 0.1
-    figure = Figure(figsize=(9, height_in))
-    grid = {"left": 0.2, "right": 0.99, "bottom": 0.05 / height_in, "top": 1 - 0.05 / height_in}
-    grid |= {"wspace": 0.06, "hspace": 0.06}
-    all_axes = figure.subplots(len(rows), _EXAMPLES, squeeze=False, gridspec_kw=grid)
-    for row, own, row_axes in zip(rows, numbers, all_axes, strict=True):
-        name, count = info.layouts[table.categories[row]], table.counts[row]
-        text = f"{shorten(name)}\n{count:,} receipt{'s' if count > 1 else ''}"
-        row_axes[0].annotate(
-            text, (-0.1, 0.5), xycoords="axes fraction", ha="right", va="center", size=8
+    chosen = [table.first_records[row] + own for row, own in zip(rows, numbers, strict=True)]
+    images = _read_images(pipeline, chosen)
+    return [
+        ExampleRow(
+            text=f"{shorten(info.layouts[table.categories[row]])}\n{_counted(table.counts[row])}",
+            images=own,
         )
-        for axes in row_axes:
-            axes.axis("off")
-        for axes, image in zip(row_axes, itertools.islice(images, len(own)), strict=False):
-            axes.axis("on")
-            axes.spines[:].set_color("#c8c8c8")
-            show_receipt(axes, image, np.zeros((0, 4)))
-    return _save(figure, path)
+        for row, own in zip(rows, images, strict=True)
+    ]
+
+
+def _least_certain_rows(info: DatasetInfo, pipeline: InputPipeline) -> list[ExampleRow]:
+    """Makes a row of each of the least certain receipts; none where layouts were given.
+
+    `pipeline` is that of the split "train", in which others of their layouts are looked for.
+    """
+    listed = info.least_certain()
+    if listed is None:
+        return []
+    ids = {one.id for one in listed.receipts}
+    positions = {split: info.positions(split, ids) for split in info.manifest.splits}
+    # Damaged receipts that are left out have no position.
+    shown = [one for one in listed.receipts if one.id in positions[one.split]][:_LEAST_CERTAIN]
+    images: dict[str, npt.NDArray[Any]] = {}
+    for split in {one.split for one in shown}:
+        own = [one.id for one in shown if one.split == split]
+        places = np.array([positions[split][id_] for id_ in own])
+        in_order = InputPipeline.load(info, split, 1, pipeline.config, evaluation=True)
+        images |= zip(own, _read_images(in_order, [places])[0], strict=True)
+    others = [
+        choose_others(
+            pipeline.table,
+            info.layouts.index(one.layout),
+            positions["train"][one.id] if one.split == "train" else None,
+        )
+        for one in shown
+    ]
+    return [
+        ExampleRow(
+            text=f"{shorten(one.id)}\n{shorten(one.layout)}\nsimilarity {one.similarity:.2f}",
+            images=[images[one.id], *beside],
+        )
+        for one, beside in zip(shown, _read_images(pipeline, others), strict=True)
+    ]
+
+
+def choose_others(table: RecordTable, layout: int, position: int | None) -> IntArray:
+    """Chooses some records of a layout, spread evenly over all it has.
+
+    Args:
+      table: a table with a stratum for each layout.
+      layout: the id of the layout.
+      position: position of a record that is not to be chosen, None for one of another split.
+
+    Returns:
+      Their numbers in the table, int64 [n]: at most 5, none if the table has no other.
+    """
+    [rows] = np.nonzero(table.categories == layout)
+    if not len(rows):
+        return np.zeros(0, np.int64)
+    first = table.first_records[rows[0]]
+    numbers = np.arange(first, first + table.counts[rows[0]])
+    if position is not None and table.order is not None:
+        numbers = numbers[table.order[numbers] != position]
+    count = min(len(numbers), COLUMNS - 1)
+    return numbers[np.linspace(0, len(numbers) - 1, count).astype(np.int64)]
+
+
+def _read_images(
+    pipeline: InputPipeline, numbers: Sequence[IntArray]
+) -> list[list[npt.NDArray[Any]]]:
+    """Reads the images of records; `numbers` are those in the table, of several rows."""
+    ends = np.cumsum([len(own) for own in numbers])
+    if not len(ends) or not ends[-1]:
+        return [[] for _ in numbers]
+    images = pipeline.read_records(np.concatenate(numbers))["image"]
+    return [list(own) for own in np.split(images, ends[:-1])]
+
+
+def _counted(receipts: int) -> str:
+    return f"{receipts:,} receipt{'s' if receipts > 1 else ''}"
 
 
 def choose_examples(
-    counts: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int64]]]:
+    counts: IntArray,
+) -> tuple[IntArray, list[IntArray]]:
     """Chooses some receipts of some layouts.
 
     Args:
@@ -108,9 +185,9 @@ def choose_examples(
       positions of some receipts, spread evenly over all it has.
     """
     order = np.argsort(-counts, kind="stable")
-    if len(order) > 2 * _EXAMPLES:
-        order = np.concatenate([order[:_EXAMPLES], order[-_EXAMPLES:]])
-    shown = [min(int(counts[row]), _EXAMPLES) for row in order]
+    if len(order) > 2 * _LAYOUTS:
+        order = np.concatenate([order[:_LAYOUTS], order[-_LAYOUTS:]])
+    shown = [min(int(counts[row]), COLUMNS) for row in order]
     return order, [
         np.linspace(0, counts[row] - 1, own).astype(np.int64)
         for row, own in zip(order, shown, strict=True)
@@ -169,7 +246,7 @@ def draw_batch(info: DatasetInfo, path: Path) -> Path:
     return _save(figure, path)
 
 
-def _layout_counts(info: DatasetInfo) -> npt.NDArray[np.int64]:
+def _layout_counts(info: DatasetInfo) -> IntArray:
     splits = info.manifest.splits.values()
     return np.array([split.category_counts["layout"] for split in splits])
 

@@ -7,6 +7,7 @@
     versions/00001/summary.json       numbers of the records it added, for later versions to add to
     versions/00003/summary-00001.json the same of version 1, without what version 3 has forgotten
     versions/00001/layouts.npz        centroids of the layouts that were found, if they were
+    versions/00001/least_certain.json receipts that are farthest from these centroids
     versions/00001/spellings.json     names of layouts that were merged into others, if they were
     versions/00001/quarantine/…       inputs that version 1 rejected
     versions/00001/duplicates/…       inputs that version 1 left out as duplicates, near-duplicates
@@ -37,6 +38,7 @@ _SUMMARY = "summary.json"
 _MANIFEST = "manifest.json"
 _EXCLUDED = "excluded.json"
 _CENTROIDS = "layouts.npz"
+_LEAST_CERTAIN = "least_certain.json"
 _SPELLINGS = "spellings.json"
 _SHARD, _INDEX, _LOOKUP, _DALI_INDEX = ".tfrecord", ".index.npz", ".lookup.npz", ".idx"
 _SHARD_SUMMARY = ".summary.json"
@@ -49,7 +51,7 @@ _SHARD_FILES = re.compile(rf"{_STEM}(\.tfrecord|\.(index|lookup)\.npz|\.summary\
 _VERSION_FILE = re.compile(
     r"versions/(?P<version>\d{5,})/("
     r"manifest\.json|schema\.pbtxt|statistics\.pb|summary(-\d{5,})?\.json|excluded\.json|layouts\.npz"
-    r"|spellings\.json"
+    r"|spellings\.json|least_certain\.json"
     r"|quarantine/rejected\.(tfrecord|jsonl)-\d{5,}-of-\d{5,}"
     r"|duplicates/(near_)?duplicates\.jsonl-\d{5,}-of-\d{5,})"
 )
@@ -118,6 +120,11 @@ def summary_name(version: int, of: int | None = None) -> str:
 def centroids_name(version: int) -> str:
     """Path of the centroids of the layouts that a version has found."""
     return version_file(version, _CENTROIDS)
+
+
+def least_certain_name(version: int) -> str:
+    """Path of the list of the receipts whose found layouts are the least certain."""
+    return version_file(version, _LEAST_CERTAIN)
 
 
 def spellings_name(version: int) -> str:

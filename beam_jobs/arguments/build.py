@@ -2,7 +2,8 @@
 
 import argparse
 import dataclasses
-from typing import cast, get_args
+from functools import partial
+from typing import get_args
 
 from beam_jobs.arguments.common import (
     IMAGES,
@@ -11,13 +12,14 @@ from beam_jobs.arguments.common import (
     add_columns,
     add_running,
     add_table,
+    parse_layout_from,
     parse_shards,
+    read_layout_from,
     read_source,
 )
 from beam_jobs.errors import BuildError
 from beam_jobs.images.image import ImageOptions
 from beam_jobs.layouts.descriptors import ONE_LAYOUT, LayoutFrom, Method, find_method
-from beam_jobs.models.saved_model import SavedModel
 from beam_jobs.options import BuildOptions
 from beam_jobs.sharding.splits import parse_fractions
 from beam_jobs.sources.source import INPUT_FORMATS, Source
@@ -34,18 +36,8 @@ examples:
       --label total:float --runner DataflowRunner --project p --region r \\
       --temp_location gs://b/tmp --setup_file ./setup.py
 """
-_SIGNATURE = "serving_default"  # of a model that describes receipts
 # What shapes the stored images; the others are limits, and the frame of the inputs' boxes.
 _SHAPING_IMAGES = ("encoding", "max_side", "quality", "raw_size", "fit", "channels")
-
-
-def _checked_layout_from(text: str) -> str:
-    """Returns a value of --layout-from, if it is one: a name, or model=DIR."""
-    kind, _, directory = text.partition("=")
-    if kind not in get_args(LayoutFrom) or bool(directory) != (kind == "model"):
-        allowed = ", ".join("model=DIR" if one == "model" else one for one in get_args(LayoutFrom))
-        raise ValueError(f"must be one of {allowed}, got {text!r}")
-    return text
 
 
 _BUILD = Options(
@@ -66,7 +58,7 @@ _BUILD = Options(
     max_bad_fraction=Flag(metavar="FRACTION"),
     layout_from=Flag(
         metavar="column|text|image|model=DIR|none",
-        parse=_checked_layout_from,
+        parse=partial(parse_layout_from, kinds=get_args(LayoutFrom)),
         help="where layouts come from: the table's column (or the subfolders), the text of the "
         "boxes or the image, of which receipts that begin alike become one layout, the embeddings "
         "of an exported model, or none: all receipts are one layout. But for column, the column "
@@ -157,7 +149,7 @@ def build_options(args: argparse.Namespace, given: frozenset[str] = frozenset())
     """
     if args.append:
         return _append_options(args, given)
-    layout_from, model = _split_model(args.layout_from)
+    layout_from, model = read_layout_from(args.layout_from)
     source = _read_source(args, layout_from)
     channels = 3 if args.encoding == "raw" and args.channels is None else args.channels
     return _BUILD.make(
@@ -186,7 +178,7 @@ def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOpt
     near_duplicates = recorded.get("near_duplicates", "off")
     compare_images = recorded.get("compare_images", False)
     layout_distance = recorded.get("layout_distance")
-    asked_from, model = _split_model(args.layout_from)
+    asked_from, model = read_layout_from(args.layout_from)
     if layout_from == "model" and model is None:
         raise ValueError(
             f"a model found the layouts in {output}, which holds no copy of it: give --layout-from "
@@ -250,13 +242,6 @@ def _check_descriptors(output: str, manifest: Manifest, method: Method | None) -
         f"{f'version {method.version}' if method else 'no such way'}: append with the tillroll "
         "that found them, or build the dataset again"
     )
-
-
-def _split_model(layout_from: str) -> tuple[LayoutFrom, SavedModel | None]:
-    """Splits `model=DIR`, and reads what there is to know of the model."""
-    kind, _, directory = layout_from.partition("=")
-    model = SavedModel.read(absolute(directory), _SIGNATURE) if directory else None
-    return cast(LayoutFrom, kind), model
 
 
 def _read_source(args: argparse.Namespace, layout_from: LayoutFrom) -> Source:

@@ -3,11 +3,13 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from apache_beam.io.filesystems import FileSystems
 
 from beam_jobs.images.image import ImageOptions
+from beam_jobs.layouts.descriptors import LayoutFrom
+from beam_jobs.models.saved_model import SavedModel
 from beam_jobs.sources.decompress import compression
 from beam_jobs.sources.source import COLUMNS, InputFormat, Source
 from beam_jobs.sources.tables import has_pattern_folder
@@ -17,6 +19,7 @@ from schemas.receipt import Label
 
 SHARDING = ("shards", "shard_size_mb", "shards_multiple_of")
 _MIB = 1 << 20
+_SIGNATURE = "serving_default"  # of a model that describes receipts
 
 
 def _raw_size(text: str) -> tuple[int, int]:
@@ -59,6 +62,26 @@ IMAGES = Options(
         "a worker died; a worker that an image holds for ten times as long is ended",
     ),
 )
+
+
+def parse_layout_from(text: str, *, kinds: Sequence[LayoutFrom]) -> str:
+    """Returns a value of --layout-from, if it is one: one of the kinds, or model=DIR.
+
+    Raises:
+      ValueError: it is none.
+    """
+    kind, _, directory = text.partition("=")
+    if kind not in kinds or bool(directory) != (kind == "model"):
+        allowed = ", ".join("model=DIR" if one == "model" else one for one in kinds)
+        raise ValueError(f"must be one of {allowed}, got {text!r}")
+    return text
+
+
+def read_layout_from(text: str) -> tuple[LayoutFrom, SavedModel | None]:
+    """Splits `model=DIR`, and reads what there is to know of the model."""
+    kind, _, directory = text.partition("=")
+    model = SavedModel.read(absolute(directory), _SIGNATURE) if directory else None
+    return cast(LayoutFrom, kind), model
 
 
 def add_running(group: Any) -> None:

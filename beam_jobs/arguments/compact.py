@@ -1,8 +1,19 @@
 """Arguments of `beam_jobs.compact`."""
 
 import argparse
+from functools import partial
+from typing import Any
 
-from beam_jobs.arguments.common import SHARDING, absolute, add_running, parse_shards
+from beam_jobs.arguments.common import (
+    SHARDING,
+    absolute,
+    add_running,
+    parse_layout_from,
+    parse_shards,
+    read_layout_from,
+)
+from beam_jobs.errors import BuildError
+from beam_jobs.layouts.descriptors import FOUND
 from beam_jobs.options import CompactOptions
 from beam_jobs.writing.output import read_base
 from schemas.command_line import CommandParser, Flag, Options
@@ -11,6 +22,17 @@ _COMPACT = Options(
     CompactOptions,
     shards=Flag(metavar="N", parse=str, help="shards of each split: one number, or NAME=N,…"),
     shard_size_mb=Flag(metavar="MB", help="size of a shard where --shards is not given"),
+    layout_from=Flag(
+        metavar="text|image|model=DIR",
+        parse=partial(parse_layout_from, kinds=FOUND),
+        help="find the layouts of all records anew, as a build does: by the text of the boxes or "
+        "the images, as the records hold them, or by the embeddings of an exported model. Layouts "
+        "that people gave are not replaced. What is appended later gets its layouts in this way",
+    ),
+    layout_distance=Flag(
+        help="with model=DIR: mean cosine distance between embeddings up to which receipts are of "
+        "one layout, more than 0 and less than 1",
+    ),
 )
 
 
@@ -20,8 +42,8 @@ def compact_parser() -> CommandParser:
         "beam_jobs.compact",
         "DIRECTORY",
         "Deals the records of all generations of a dataset directory anew, as one generation of "
-        "its next version. Records keep their splits and their bytes, and no image is decoded; "
-        "the versions before stay as they are.",
+        "its next version. Records keep their splits and, unless their layouts are found anew, "
+        "their bytes, and no image is decoded; the versions before stay as they are.",
         epilog="Every other option is passed to Beam, such as those for S3.",
     )
     result.add_argument(
@@ -34,6 +56,9 @@ def compact_parser() -> CommandParser:
         *SHARDING,
         default="as the dataset was built",
     )
+    group = result.add_argument_group("layouts")
+    _COMPACT.add_to(group, "layout_from", default="layouts stay")
+    _COMPACT.add_to(group, "layout_distance", default="0.5")
     add_running(result.add_argument_group("running"))
     return result
 
@@ -68,9 +93,32 @@ def compact_options(args: argparse.Namespace) -> CompactOptions:
         shard_size_mb=recorded["shard_size_mb"],
         shards_multiple_of=recorded["shards_multiple_of"],
     )
-    return _COMPACT.replace(options, args, shards=shards)
+    return _COMPACT.replace(options, args, shards=shards, **_asked_layouts(args, options))
 
 
-def asks_for_shards(args: argparse.Namespace) -> bool:
-    """Returns whether arguments of `compact_parser` say how many shards there are to be."""
-    return any(getattr(args, name) is not None for name in SHARDING)
+def _asked_layouts(args: argparse.Namespace, options: CompactOptions) -> dict[str, Any]:
+    """Returns the options about layouts; `options` are those of the dataset as it is."""
+    if args.layout_from is None:
+        if args.layout_distance is not None:
+            raise ValueError(
+                "--layout-distance is for layouts that a model finds anew: give --layout-from "
+                "model=DIR, too, or leave it out"
+            )
+        return {"layout_from": options.layout_from}
+    if options.layout_from == "column":
+        raise BuildError(
+            f"people gave the layouts in {options.output}, and --layout-from {args.layout_from} "
+            "would replace them: leave it out, or build another dataset of the inputs"
+        )
+    layout_from, model = read_layout_from(args.layout_from)
+    return {
+        "layout_from": layout_from,
+        "layout_model": model,
+        "layout_distance": args.layout_distance,
+        "finds_layouts": True,
+    }
+
+
+def asks_for_more(args: argparse.Namespace) -> bool:
+    """Returns whether arguments of `compact_parser` ask for other shards, or other layouts."""
+    return any(getattr(args, name) is not None for name in (*SHARDING, "layout_from"))

@@ -19,6 +19,7 @@ from beam_jobs.writing.output import (
     is_published,
     read_centroids,
     read_excluded,
+    read_least_certain,
     read_manifest,
     read_spellings,
     read_summary_of,
@@ -27,6 +28,7 @@ from beam_jobs.writing.publish import move_version_into_place
 from schemas.file_names import (
     centroids_name,
     excluded_name,
+    least_certain_name,
     schema_name,
     spellings_name,
     statistics_name,
@@ -130,8 +132,11 @@ class ForgetPublisher:
         files.write(options.staging.report, report.to_bytes())
         if not plan.ended:
             return
-        manifest, described = self._describe(old, shards, removed, summaries, listings)
         gone = {one.task.shard.name for one in shards}
+        damaged_ids = {record.id for name in gone for record in excluded.shards.get(name, ())}
+        manifest, described = self._describe(
+            old, shards, removed, summaries, listings, ids={*options.ids, *damaged_ids}
+        )
         if left := {name: own for name, own in excluded.shards.items() if name not in gone}:
             carried = replace(excluded, dataset_digest=manifest.digest, shards=left)
             described[excluded_name(manifest.version)] = carried.to_json().encode()
@@ -155,8 +160,13 @@ class ForgetPublisher:
         removed: RemovedCodes,
         summaries: Summaries,
         listings: Sequence[RewrittenListing],
+        *,
+        ids: Collection[str],
     ) -> tuple[Manifest, dict[str, bytes]]:
-        """Makes the manifest, and the files about the records: name to bytes."""
+        """Makes the manifest, and the files about the records: name to bytes.
+
+        `ids` are those of what went; other arguments are as in `publish`.
+        """
         version, output = self.options.version, self.options.output
         generations = []
         described: dict[str, bytes] = {}
@@ -200,9 +210,14 @@ class ForgetPublisher:
                 vocabularies,
             ),
         }
+        stay = _with_centroids(manifest, _layouts_with_less(old, removed))
         if centroids := read_centroids(output, old):
-            left = centroids.only(_with_centroids(manifest, _layouts_with_less(old, removed)))
-            own_files[centroids_name(version)] = left.to_bytes()
+            own_files[centroids_name(version)] = centroids.only(stay).to_bytes()
+        if least_certain := read_least_certain(output, old):
+            # How similar a receipt is to a centroid tells something of the centroid.
+            lost = set(manifest.vocabularies[LAYOUT]) - stay
+            listed = least_certain.without(ids=ids, layouts=lost)
+            own_files[least_certain_name(version)] = listed.to_json().encode()
         if merged := read_spellings(output, old):
             # A receipt that is gone may have been the one that had a spelling: which one had it is
             # not known, so all spellings of a layout go with the first of its receipts.

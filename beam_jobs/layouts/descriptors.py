@@ -16,7 +16,7 @@ from schemas.layout_centroids import Descriptors
 
 LayoutFrom = Literal["column", "text", "image", "model", "none"]
 ONE_LAYOUT = "all"  # of `none`
-_FOUND: tuple[LayoutFrom, ...] = ("text", "image", "model")
+FOUND: tuple[LayoutFrom, ...] = ("text", "image", "model")
 _MODEL_DISTANCE = 0.5
 _AT_ONCE = 32  # receipts that are described together
 
@@ -150,7 +150,7 @@ def makes_layouts(layout_from: str, *, merge_spellings: bool) -> bool:
 
     Such a layout is no label of an input.
     """
-    return merge_spellings or layout_from in _FOUND
+    return merge_spellings or layout_from in FOUND
 
 
 def layouts_were_made(build_options: Mapping[str, Any]) -> bool:

@@ -5,6 +5,9 @@ a runner hands to a worker as one element. Both are powers of two in number, so 
 the hash are the number of the chunk or the bucket.
 """
 
+import numpy as np
+import numpy.typing as npt
+
 _MIN_CHUNKS = 64
 _CHUNK_ROWS = 128
 _MIN_BUCKETS = 1024
@@ -42,6 +45,13 @@ def range_shift(count: int) -> int:
         number, so the shift is 54; of a single range it is 64, which leaves 0.
     """
     return _HASH_BITS - (count.bit_length() - 1)
+
+
+def buckets_of(words: npt.NDArray[np.uint64], rows: int) -> npt.NDArray[np.uint64]:
+    """Returns the bucket of each key, from its first word."""
+    shift = range_shift(bucket_count(rows))
+    # A shift by 64 bits, of a single bucket, is none to NumPy.
+    return words >> np.uint64(shift) if shift < 64 else np.zeros(len(words), np.uint64)
 
 
 def _power_of_two_at_most(number: int) -> int:

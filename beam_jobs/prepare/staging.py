@@ -68,7 +68,8 @@ class Staging:
           references/SHA256           Prepare       Plan, Deal
           layouts/SHA256              Prepare,      Sample, Cluster,
                                       Sample,       AssignLayouts,
-                                      Cluster       Publish
+                                      Cluster,      Publish, a later
+                                      Describe…     DescribeRecords
           near-duplicates/SHA256      Prepare,      Compare, Unite,
                                       OldByWord,    Regroup
                                       Compare,
@@ -130,7 +131,10 @@ class Staging:
         return self._path(_REFERENCES, sha256)
 
     def layouts(self, sha256: str) -> str:
-        """Descriptors, and centroids of layouts (`find_layouts`), named by their contents."""
+        """Descriptors, and centroids of layouts (`find_layouts`), named by their contents.
+
+        Descriptors of the records of a shard are named by what they are made from.
+        """
         return self._path(_LAYOUTS, sha256)
 
     def near_duplicates(self, sha256: str) -> str:

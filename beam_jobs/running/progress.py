@@ -12,7 +12,7 @@ from apache_beam.io.filesystems import FileSystems
 from tqdm import tqdm
 
 from beam_jobs.errors import BuildError
-from beam_jobs.options import BuildOptions, InputOptions, JobOptions
+from beam_jobs.options import BuildOptions, CompactOptions, InputOptions, JobOptions
 from beam_jobs.prepare.prepared_chunk import PreparedChunk
 from beam_jobs.storage import files
 from schemas.file_names import is_index_file
@@ -45,7 +45,9 @@ def _watch(options: JobOptions, done: threading.Event, succeeded: threading.Even
     if isinstance(options, InputOptions):
         first, unit = "reading the table", " images"
     else:
-        first, unit = "reading the indexes", " shards"
+        finds_layouts = isinstance(options, CompactOptions) and options.finds_layouts
+        first = "finding layouts" if finds_layouts else "reading the indexes"
+        unit = " shards"
     with tqdm(desc=first, unit=unit, dynamic_ncols=True) as bar:
         watcher = _watcher(bar, options)
         pause_s = interval_s

@@ -19,10 +19,20 @@ _SHOWN_SPELLINGS = 3
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
-def summary(manifest: Manifest, output: str, spellings: Mapping[str, str] = _NONE) -> str:
+def summary(
+    manifest: Manifest,
+    output: str,
+    spellings: Mapping[str, str] = _NONE,
+    *,
+    keeps_splits: bool = False,
+) -> str:
     """Summarizes a finished build: the number of its inputs, by outcome, and the whole dataset.
 
-    `spellings` are names of layouts that were merged, and those in their place.
+    Args:
+      manifest: the newest version.
+      output: the dataset directory.
+      spellings: names of layouts that were merged, and those in their place.
+      keeps_splits: whether all records have kept their splits, as in a compaction.
     """
     newest = manifest.generations[-1]
     counts = newest.counts
@@ -74,7 +84,10 @@ def summary(manifest: Manifest, output: str, spellings: Mapping[str, str] = _NON
     title = f"{output} is complete"
     if manifest.version > FIRST_VERSION:
         title = f"{output} has version {manifest.version}"
-    return _table(title, lines) + _warnings(fractions, manifest.vocabularies[LAYOUT], layout_counts)
+    kept = "all receipts in their splits" if keeps_splits else "groups together"
+    return _table(title, lines) + _warnings(
+        fractions, manifest.vocabularies[LAYOUT], layout_counts, kept=kept
+    )
 
 
 def forget_summary(forgotten: ForgetReport, output: str, versions: Sequence[int]) -> str:
@@ -184,18 +197,22 @@ def _deal_lines(
 
 
 def _warnings(
-    fractions: Mapping[str, float], layouts: Sequence[str], counts: splits.IntArray
+    fractions: Mapping[str, float],
+    layouts: Sequence[str],
+    counts: splits.IntArray,
+    *,
+    kept: str = "groups together",
 ) -> str:
-    """Names shares that were relaxed to keep groups together, and empty splits."""
+    """Names shares that were relaxed to keep groups, or splits, and empty splits."""
     share = np.array(list(fractions.values()))
     off = splits.deviations(counts, share)
     text = ""
-    # Rounding puts a layout less than one receipt off its share: what is off by more, groups did.
+    # Rounding puts a layout less than one receipt off its share; what is off by more was kept so.
     if (off >= 1).any():
         layout, split = divmod(int(off.argmax()), off.shape[1])
         wanted = counts[layout].sum() * share[split]
         text += (
-            f"warning: keeping groups together put {int((off >= 1).any(axis=1).sum()):,} of "
+            f"warning: keeping {kept} put {int((off >= 1).any(axis=1).sum()):,} of "
             f"{len(layouts):,} layouts off their split shares by a receipt or more; most of all "
             f"{layouts[layout]}, {counts[layout, split]:,} instead of {wanted:.1f} in "
             f"{list(fractions)[split]}\n"

@@ -1,7 +1,7 @@
 """Checks of one shard of a dataset directory: its bytes, its index and every record."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -256,9 +256,14 @@ def _check_index(
             )
     # 64 bits per id, as the ids of a whole dataset are compared in memory. Among 100 million ids
     # two share their hash by chance once in some 4,000 datasets.
-    digests = [hashlib.blake2b(id_.encode(), digest_size=8).digest() for id_ in index.ids()]
-    check.id_hashes = np.frombuffer(b"".join(digests), np.uint64)
+    check.id_hashes = hash_ids(index.ids())
     return index
+
+
+def hash_ids(ids: Iterable[str]) -> npt.NDArray[np.uint64]:
+    """Hashes ids as in `ShardCheck.id_hashes`."""
+    digests = [hashlib.blake2b(id_.encode(), digest_size=8).digest() for id_ in ids]
+    return np.frombuffer(b"".join(digests), np.uint64)
 
 
 def _dali_index_faults(directory: str, shard: Shard, index: RecordIndex | None) -> Iterator[Fault]:

@@ -3,19 +3,25 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from beam_jobs.storage import files
-from beam_jobs.storage.checksums import ChecksumReader
-from beam_jobs.verification.shard import Fault, checksum_faults
+from beam_jobs.storage.checksums import ChecksumReader, checksum
+from beam_jobs.verification.shard import Fault, checksum_faults, hash_ids
 from schemas.example import decode_example
 from schemas.file_names import (
     COMPLETED,
     TFDS_FEATURES,
     TFDS_INFO,
     is_dataset_file,
+    least_certain_name,
     manifest_name,
 )
+from schemas.least_certain import LeastCertain
 from schemas.manifest import FileChecksum, Manifest
 from schemas.quarantine import REJECTED_FEATURES
+from schemas.receipt import LAYOUT
 from schemas.tfds import tfds_files
 from schemas.tfrecord import CorruptRecordError, read_records
 
@@ -68,6 +74,44 @@ def check_files(directory: str, manifest: Manifest) -> Iterator[Fault]:
         yield from _check_counts(
             files.join(directory, manifest_name(manifest.version)), manifest, entries
         )
+
+
+def check_least_certain(
+    directory: str, manifest: Manifest, id_hashes: npt.NDArray[np.uint64]
+) -> Iterator[Fault]:
+    """Checks that the least certain receipts that are listed are receipts of the version.
+
+    Args:
+      directory: the dataset directory.
+      manifest: the manifest of the version.
+      id_hashes: `hash_ids` of all its records, ascending.
+    """
+    name = least_certain_name(manifest.version)
+    if name not in manifest.files:
+        return
+    path = files.join(directory, name)
+    try:
+        data = files.read(path)
+        if checksum(data) != manifest.files[name]:
+            return  # `check_files` names it
+        listed = LeastCertain.from_json(data).receipts
+    except OSError:
+        return  # `check_files` names it
+    except ValueError as error:
+        yield Fault(file=path, message=str(error))
+        return
+    asked = hash_ids(one.id for one in listed)
+    first, end = (np.searchsorted(id_hashes, asked, side) for side in ("left", "right"))
+    for receipt, is_known in zip(listed, (first < end).tolist(), strict=True):
+        if not is_known:
+            message = "lists a receipt that this version does not have"
+            yield Fault(file=path, id=receipt.id, message=message)
+        elif (
+            receipt.split not in manifest.splits
+            or receipt.layout not in manifest.vocabularies[LAYOUT]
+        ):
+            message = f"names split {receipt.split!r} and layout {receipt.layout!r}: one is unknown"
+            yield Fault(file=path, id=receipt.id, message=message)
 
 
 def _check_file(path: str, kind: str, expected: FileChecksum) -> tuple[int, list[Fault]]:

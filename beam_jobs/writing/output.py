@@ -23,11 +23,13 @@ from schemas.file_names import (
     centroids_name,
     excluded_name,
     is_dataset_file,
+    least_certain_name,
     manifest_name,
     shard_number,
     spellings_name,
 )
 from schemas.layout_centroids import LayoutCentroids
+from schemas.least_certain import LeastCertain
 from schemas.manifest import FileChecksum, Generation, Manifest
 from schemas.spellings import Spellings
 from schemas.statistics import RecordSummary
@@ -91,6 +93,19 @@ def read_centroids(directory: str, manifest: Manifest) -> LayoutCentroids | None
     if name not in manifest.files:
         return None
     return LayoutCentroids.from_bytes(_read_checked(directory, name, manifest.files))
+
+
+def read_least_certain(directory: str, manifest: Manifest) -> LeastCertain | None:
+    """Reads the receipts whose layouts are the least certain; None if no file lists any.
+
+    Raises:
+      BuildError: the file is not the one that was written.
+      OSError: the file can't be read.
+    """
+    name = least_certain_name(manifest.version)
+    if name not in manifest.files:
+        return None
+    return LeastCertain.from_json(_read_checked(directory, name, manifest.files))
 
 
 def read_spellings(directory: str, manifest: Manifest) -> Spellings | None:

@@ -21,6 +21,7 @@ from beam_jobs.writing.listings import ListedFile, ListedPairs
 from beam_jobs.writing.output import (
     read_centroids,
     read_excluded,
+    read_least_certain,
     read_manifest,
     read_spellings,
     read_summary_of,
@@ -32,12 +33,14 @@ from schemas import __version__
 from schemas.file_names import (
     centroids_name,
     excluded_name,
+    least_certain_name,
     manifest_name,
     schema_name,
     spellings_name,
     statistics_name,
     summary_name,
 )
+from schemas.least_certain import LeastCertain, UncertainReceipt
 from schemas.manifest import Counts, FileChecksum, Generation, Manifest, Shard, Split
 from schemas.receipt import LAYOUT, Label, receipt_features
 from schemas.spellings import Spellings
@@ -118,6 +121,7 @@ class Publisher:
         vocabularies: Vocabularies,
         centroids: str | None = None,
         spellings: Mapping[str, str] | None = None,
+        least_certain: Sequence[UncertainReceipt] | None = None,
     ) -> None:
         """Checks the counts, writes the manifest and moves everything into place.
 
@@ -135,6 +139,8 @@ class Publisher:
           vocabularies: category name to its vocabulary.
           centroids: path of the centroids of the layouts, if they were found.
           spellings: names that were merged, and those in their place; None if none were to be.
+          least_certain: the new receipts whose layouts are the least certain; None if layouts were
+            not found.
 
         Raises:
           BuildError: records or shards were lost.
@@ -176,7 +182,7 @@ class Publisher:
             {name: vocabulary.values for name, vocabulary in vocabularies.items()},
             listings=listed,
             older=older.generations if older else (),
-            about_layouts=self._about_layouts(older, centroids, spellings),
+            about_layouts=self._about_layouts(older, centroids, spellings, least_certain),
         )
         if self.base:
             described |= _excluded_before(self.base, manifest)
@@ -189,10 +195,13 @@ class Publisher:
         summaries: Summaries,
         category_counts: CategoryCounts,
         vocabularies: Vocabularies,
+        centroids: str | None = None,
+        least_certain: Sequence[UncertainReceipt] | None = None,
     ) -> None:
         """Publishes the records of all generations, which were dealt anew, as one.
 
-        Arguments and errors are as in `publish`. The version has the inputs of all generations, so
+        Arguments and errors are as in `publish`; centroids are given if all layouts were found
+        anew. The version has the inputs of all generations, so
         it shares the listings of what was left out with the versions before it.
         """
         if self.base is None:
@@ -216,7 +225,9 @@ class Publisher:
                 for name, one in generation.files.items()
                 if name != generation.summary_name
             },
-            about_layouts=self._about_layouts(base),
+            about_layouts=self._about_layouts(
+                None if centroids else base, centroids, least_certain=least_certain
+            ),
         )
         self._publish(manifest, described, shards)
 
@@ -307,6 +318,7 @@ class Publisher:
         older: Manifest | None,
         centroids: str | None = None,
         spellings: Mapping[str, str] | None = None,
+        least_certain: Sequence[UncertainReceipt] | None = None,
     ) -> dict[str, bytes]:
         """Makes the files about layouts that builds have made, name to bytes.
 
@@ -322,6 +334,11 @@ class Publisher:
         if merged or spellings is not None:
             names = {**(merged.names if merged else {}), **(spellings or {})}
             about[spellings_name(self.version)] = Spellings(names=names).to_json().encode()
+        before = read_least_certain(output, older) if older else None
+        if before or least_certain is not None:
+            listed = (*(before.receipts if before else ()), *(least_certain or ()))
+            text = LeastCertain.of(listed).to_json()
+            about[least_certain_name(self.version)] = text.encode()
         return about
 
     def _statistics(

@@ -16,7 +16,7 @@ from beam_jobs.near_duplicates.fingerprinter import Fingerprinter
 from beam_jobs.prepare.lookups import make_lookup, record_hashes
 from beam_jobs.prepare.preparer import staged_features
 from beam_jobs.storage import files
-from schemas.example import extend_example, parse_example
+from schemas.example import decode_example, encode_example, extend_example, parse_example
 from schemas.file_names import (
     dali_index_name,
     index_name,
@@ -71,6 +71,7 @@ class ShardWriter:
       seed: seeds the hash of the ids.
       first_numbers: split to the number of its first shard.
       complete: whether the records have the ids of their categories, and their layouts, already.
+      replaces_layouts: whether such records get other layouts than they have.
       makes_layouts: whether staged records have no layouts, see `BuildOptions.makes_layouts`.
       takes_fingerprints: whether lookups hold that by which near-duplicates are found.
       compares_images: whether they are found by images, too.
@@ -82,6 +83,7 @@ class ShardWriter:
     seed: int
     first_numbers: Mapping[str, int]
     complete: bool = False
+    replaces_layouts: bool = False
     makes_layouts: bool = False
     takes_fingerprints: bool = False
     compares_images: bool = False
@@ -135,6 +137,7 @@ class ShardWriter:
             vocabularies,
             seed=self.seed,
             complete=self.complete,
+            replaces_layouts=self.replaces_layouts,
             makes_layouts=self.makes_layouts,
             fingerprinter=(
                 Fingerprinter(compares_images=self.compares_images)
@@ -202,6 +205,7 @@ class _ShardBuilder:
         *,
         seed: int,
         complete: bool,
+        replaces_layouts: bool,
         makes_layouts: bool,
         fingerprinter: Fingerprinter | None,
     ) -> None:
@@ -215,18 +219,27 @@ class _ShardBuilder:
         self._fingerprinter = fingerprinter
         self._vocabularies = vocabularies
         self._categories = categories(labels)
-        staged = staged_features(labels, makes_layouts=makes_layouts)
-        self._features = receipt_features(labels) if complete else staged
+        self._staged_features = staged_features(labels, makes_layouts=makes_layouts)
+        self._complete_features = receipt_features(labels)
+        self._replaces_layouts = replaces_layouts
+        stays = complete and not replaces_layouts
+        self._features = self._complete_features if stays else self._staged_features
         made = made_features(labels, makes_layouts=makes_layouts)
-        self._added = () if complete else made
-        self._gets_layout = makes_layouts and not complete
+        self._added = () if stays else made
+        self._gets_layout = makes_layouts and not stays
 
     def add(self, payload: bytes, layout: int | None = None) -> bytes:
         """Adds a record, and returns the framed record to be written.
 
         A staged record gets the ids of its categories here, and its layout where the build makes
-        layouts: vocabularies are known only now.
+        layouts: vocabularies are known only now. A complete record gets them anew where its layout
+        is replaced.
         """
+        if self._replaces_layouts:
+            # As it was staged, so that the record is the one that a build of the inputs writes.
+            complete = decode_example(self._complete_features, payload)
+            staged = {feature.name: complete[feature.name] for feature in self._staged_features}
+            payload = encode_example(self._staged_features, staged)
         values = parse_example(self._features, payload)
         if self._gets_layout:
             if layout is None:

@@ -1,15 +1,24 @@
 """Descriptions of dataset directories, read from their manifests."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TypeVar
+
+import google_crc32c
 
 from pipeline.option_checks import check_integer
 from pipeline.records.files import is_remote, read_file, reason, why_missing
 from schemas.excluded import Excluded
-from schemas.file_names import COMPLETED, excluded_name, manifest_name, statistics_name
+from schemas.file_names import (
+    COMPLETED,
+    excluded_name,
+    least_certain_name,
+    manifest_name,
+    statistics_name,
+)
 from schemas.index import RecordIndex
+from schemas.least_certain import LeastCertain
 from schemas.manifest import Manifest, Split
 from schemas.receipt import Feature
 from schemas.tfdv import value_counts
@@ -89,6 +98,42 @@ class DatasetInfo:
         shards = self.split(split).shards
         paths = [os.path.join(self.data_dir, shard.index_name) for shard in shards]
         return RecordIndex.concatenate([RecordIndex.from_bytes(read_file(path)) for path in paths])
+
+    def positions(self, split: str, ids: Collection[str]) -> dict[str, int]:
+        """Finds records by their ids: id to position in the split, as in `tillroll.Records`.
+
+        Ids that the split does not have are missing, and so are records that are left out.
+        """
+        found: dict[str, int] = {}
+        first = 0
+        for shard in self.split(split).shards:
+            path = os.path.join(self.data_dir, shard.index_name)
+            index = _read_parsed(path, RecordIndex.from_bytes)
+            left_out = set(self.excluded.positions(shard.name))
+            kept = (id_ for row, id_ in enumerate(index.ids()) if row not in left_out)
+            found |= {id_: first + number for number, id_ in enumerate(kept) if id_ in ids}
+            first += len(index) - len(left_out)
+        return found
+
+    def least_certain(self) -> LeastCertain | None:
+        """Reads the receipts whose layouts, as the build found them, are the least certain.
+
+        Returns:
+          None if the version has no such list: its layouts were given, or it is an older one.
+
+        Raises:
+          ValueError: the list can't be read, or is not the one that was written.
+        """
+        name = least_certain_name(self.version)
+        if name not in self.manifest.files:
+            return None
+
+        def parse(data: bytes) -> LeastCertain:
+            if google_crc32c.value(data) != self.manifest.files[name].crc32c:
+                raise ValueError("has another checksum than the manifest says: restore it")
+            return LeastCertain.from_json(data)
+
+        return _read_parsed(os.path.join(self.data_dir, name), parse)
 
     def values(self, split: str, feature: str) -> int:
         """Returns the number of values of a stored feature in a split, from the statistics.

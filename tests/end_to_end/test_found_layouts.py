@@ -25,41 +25,24 @@ from beam_jobs.prepare.references import References, make_references, stage_refe
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.sources.row import Row
 from beam_jobs.verify import verify
-from beam_jobs.writing.output import read_centroids
-from schemas.file_names import COMPLETED, TFDS_FEATURES, TFDS_INFO, centroids_name
+from beam_jobs.writing.output import read_centroids, read_least_certain
+from schemas.file_names import (
+    COMPLETED,
+    TFDS_FEATURES,
+    TFDS_INFO,
+    centroids_name,
+    least_certain_name,
+)
 from schemas.layout_centroids import NO_CLUSTER, LayoutCentroids
-from tests.support.dataset_files import flip, manifest_of, records_of
+from schemas.least_certain import LeastCertain, UncertainReceipt
+from tests.support.dataset_factory import list_least_certain
+from tests.support.dataset_files import change_manifest, flip, manifest_of, records_of
 from tests.support.grown import table_of, version_of
 from tests.support.receipts import SROIE, contents, draw_receipt
+from tests.support.unlabeled import SHOPS, layout_of, receipts, split_of
 
-SHOPS = {
-    "bakery": ["BÄCKEREI MÜLLER", "Marktplatz 3, 80331 München", "Tel. 089 123"],
-    "aldi": ["ALDI SÜD", "Hauptstr. 12, 50667 Köln", "Mo-Sa 8-20 Uhr"],
-    "kiosk": ["KIOSK AM DOM", "Domplatz 1", "UST-ID DE 99"],
-    "mart": ["99 SPEED MART S/B", "LOT P.T. 2811, JALAN ANGSA", "KUALA LUMPUR"],
-}
 COUNTS = {"bakery": 17, "aldi": 9, "kiosk": 4, "mart": 1}
 TEXT = "--layout-from=text"
-
-
-def receipts(folder: Path, counts: dict[str, int], *, first: int = 0) -> list[dict]:
-    """Rows without a layout; every third text has a typing error, and numbers differ."""
-    rows = []
-    for shop, count in counts.items():
-        for number in range(count):
-            id_ = f"{shop}-{first + number}"
-            boxes = draw_receipt(folder / f"{id_}.jpg", hash_of(shop) + first + number)
-            lines = [line.replace("1", str(first + number)) for line in SHOPS.get(shop, [""] * 3)]
-            if number % 3 == 2:
-                lines[0] = lines[0][:4] + lines[0][5:]
-            for box, line in zip(boxes, lines, strict=True):
-                box["text"] = line
-            rows.append({"id": id_, "image": str(folder / f"{id_}.jpg"), "boxes": boxes})
-    return rows
-
-
-def hash_of(shop: str) -> int:
-    return 1000 * sum(map(ord, shop))
 
 
 @pytest.fixture(scope="module")
@@ -77,16 +60,6 @@ def found(rows: list[dict], build, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture
 def copy(found: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(found, tmp_path / "copy"))
-
-
-def layout_of(directory: Path) -> dict[str, str]:
-    """Layout of each receipt, by id."""
-    return {
-        record["image/source_id"]: record["receipt/layout"]
-        for split in manifest_of(directory).splits
-        for shard in records_of(directory, split)
-        for record in shard
-    }
 
 
 def shop_names(directory: Path) -> dict[str, set[str]]:
@@ -192,6 +165,125 @@ def test_a_layout_of_few_receipts_loses_its_centroid_with_the_first_that_is_forg
     assert build(table_of(tmp_path, "new", new), copy, "--append") == 0
     assert layout_of(copy)["mart-300"] == "cluster-00004"
     assert layout_of(copy)["bakery-300"] == "cluster-00000"
+
+
+def listed_in(directory: Path) -> tuple[UncertainReceipt, ...]:
+    """The least certain receipts of the newest version."""
+    listed = read_least_certain(str(directory), manifest_of(directory))
+    assert listed is not None
+    return listed.receipts
+
+
+def test_the_least_certain_receipts_are_listed(found: Path):
+    listed = listed_in(found)
+    layouts, splits = layout_of(found), split_of(found)
+    assert {one.id for one in listed} == layouts.keys()  # there are fewer than 64
+    for one in listed:
+        assert (one.layout, one.split) == (layouts[one.id], splits[one.id])
+        assert 0.65 <= one.similarity <= 1
+    assert [one.similarity for one in listed] == sorted(one.similarity for one in listed)
+    # Every third receipt has a typing error, and is less like its layout than any other of it.
+    for shop in ("bakery", "aldi"):
+        similarities = {one.id: one.similarity for one in listed if one.id.startswith(shop)}
+        mistyped = {id_ for id_ in similarities if int(id_.partition("-")[2]) % 3 == 2}
+        others = similarities.keys() - mistyped
+        assert max(map(similarities.get, mistyped)) < min(map(similarities.get, others))
+    assert listed[-1].id == "mart-0"  # the only one of its layout
+    assert listed[-1].similarity > 0.9999
+
+
+def test_an_append_lists_the_least_certain_of_all_receipts(
+    copy: Path, build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    before = listed_in(copy)
+    new = receipts(tmp_path / "images", {"aldi": 3, "bakery": 2}, first=100)
+    monkeypatch.setattr("schemas.least_certain.MAX_RECEIPTS", 20)
+    assert build(table_of(tmp_path, "new", new), copy, "--append") == 0
+    after = listed_in(copy)
+    assert len(after) == 20
+    added = [one for one in after if one.id in {row["id"] for row in new}]
+    assert "aldi-102" in {one.id for one in added}
+    assert after == LeastCertain.of([*before, *added]).receipts
+    assert list(verify(str(copy), workers=1)) == []
+    assert compact_main([str(copy), "--workers=1"]) == 0
+    assert manifest_of(copy).version == 3
+    assert listed_in(copy) == after
+    splits = split_of(copy)
+    assert all(one.split == splits[one.id] for one in after)
+    assert list(verify(str(copy), workers=1)) == []
+
+
+def test_a_forgotten_receipt_is_no_longer_listed(copy: Path, tmp_path: Path):
+    before = listed_in(copy)
+    file = tmp_path / "ids.txt"
+    file.write_text("bakery-2\naldi-5\nmart-0\n")
+    assert forget_main([str(copy), f"--ids={file}", "--workers=1", "--quiet"]) == 0
+    # Less than 20 receipts are left of each of these layouts, so their centroids went.
+    assert {one.id for one in listed_in(copy)} == {f"kiosk-{number}" for number in range(4)}
+    assert set(listed_in(copy)) < set(before)
+    assert not (copy / least_certain_name(1)).exists()
+    for path in copy.rglob("*.json"):
+        assert "mart-0" not in path.read_text()
+    assert list(verify(str(copy), workers=1)) == []
+
+
+def test_a_layout_of_many_receipts_keeps_the_others_in_the_list(copy: Path, build, tmp_path: Path):
+    many = receipts(tmp_path / "many", {"bakery": 6}, first=500)
+    assert build(table_of(tmp_path, "many", many), copy, "--append") == 0
+    before = listed_in(copy)
+    file = tmp_path / "ids.txt"
+    file.write_text("bakery-2\n")
+    assert forget_main([str(copy), f"--ids={file}", "--workers=1", "--quiet"]) == 0
+    assert listed_in(copy) == tuple(one for one in before if one.id != "bakery-2")
+    assert list(verify(str(copy), workers=1)) == []
+
+
+def test_a_dataset_without_the_list_is_valid_and_grows(copy: Path, build, tmp_path: Path):
+    """Older builds wrote none."""
+    (copy / least_certain_name(1)).unlink()
+    change_manifest(copy, lambda manifest: manifest["files"].pop(least_certain_name(1)))
+    assert list(verify(str(copy), workers=1)) == []
+    assert read_least_certain(str(copy), manifest_of(copy)) is None
+    assert compact_main([str(copy), "--workers=1", "--shards=1"]) == 0
+    assert read_least_certain(str(copy), manifest_of(copy)) is None
+    new = receipts(tmp_path / "images", {"kiosk": 2}, first=700)
+    assert build(table_of(tmp_path, "new", new), copy, "--append") == 0
+    assert {one.id for one in listed_in(copy)} == {"kiosk-700", "kiosk-701"}
+
+
+def test_a_damaged_list_is_named(copy: Path, build, tmp_path: Path, capsys):
+    path = copy / least_certain_name(1)
+    flip(path, -30)
+    assert any("least_certain.json" in str(fault) for fault in verify(str(copy), workers=1))
+    new = receipts(tmp_path / "images", {"kiosk": 1}, first=800)
+    assert build(table_of(tmp_path, "new", new), copy, "--append") == 1
+    assert f"{path} has another checksum than the manifest says" in capsys.readouterr().err
+    assert manifest_of(copy).version == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"id": "nobody"}, "lists a receipt that this version does not have (id 'nobody')"),
+        ({"split": "test"}, "names split 'test' and layout 'cluster-00000': one is unknown"),
+        ({"layout": "x"}, "names split 'train' and layout 'x': one is unknown (id 'bakery-1')"),
+    ],
+)
+def test_a_list_of_other_receipts_is_a_fault(copy: Path, changes: dict[str, str], sentence: str):
+    receipt = UncertainReceipt(id="bakery-1", split="train", layout="cluster-00000", similarity=0.5)
+    path = list_least_certain(copy, LeastCertain(receipts=(receipt,)))
+    assert list(verify(str(copy), workers=1)) == []
+    changed = dataclasses.replace(receipt, **changes)
+    list_least_certain(copy, LeastCertain(receipts=(changed,)))
+    [fault] = verify(str(copy), workers=1)
+    assert fault.file == str(path)
+    assert sentence in str(fault)
+
+
+def test_none_lists_no_receipts(rows: list[dict], build, tmp_path: Path):
+    out = tmp_path / "out"
+    assert build(table_of(tmp_path, "rows", rows[:9]), out, "--layout-from=none") == 0
+    assert least_certain_name(1) not in contents(out)
 
 
 def test_other_descriptors_are_not_compared(
@@ -331,7 +423,7 @@ def test_known_layouts_come_before_nearer_new_ones(tmp_path: Path):
     described = (0, stage_references(references, staging), keyed.staged(staging))
     for count, layout in ((1, "cluster-00000"), (0, "cluster-00001")):
         before = staged(known[:count])
-        _, path = find_layouts._assign(
+        (_, path), uncertain = find_layouts._assign(
             described,
             known=before,
             centroids=both,
@@ -340,6 +432,10 @@ def test_known_layouts_come_before_nearer_new_ones(tmp_path: Path):
         )
         assigned = References.from_bytes(Path(path).read_bytes())
         assert assigned.categories["layout"][0] == (layout,)
+        # The similarity is that to the layout it got: 1 to its own text, less to the known one.
+        [(similarity, key)] = uncertain.value
+        assert (similarity == 1) is (count == 0)
+        assert key == np.array([1, 2], np.uint64).tobytes()
 
 
 def test_rare_layouts_are_found_in_later_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -364,7 +460,7 @@ def test_rare_layouts_are_found_in_later_rounds(tmp_path: Path, monkeypatch: pyt
     written = tmp_path / "assigned"
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:  # runs in this process
         inputs = pipeline | "Inputs" >> beam.Create([len(rows)])
-        assigned, _ = find_layouts.find_layouts(
+        found = find_layouts.find_layouts(
             pipeline | "References" >> beam.Create([(0, stage_references(references, staging))]),
             pipeline | "Descriptors" >> beam.Create([(0, described.staged(staging))]),
             AsSingleton(inputs),
@@ -372,7 +468,7 @@ def test_rare_layouts_are_found_in_later_rounds(tmp_path: Path, monkeypatch: pyt
             base=None,
             staging=staging,
         )
-        _ = assigned | "Keep" >> beam.Map(lambda one: written.write_text(one[1]))
+        _ = found.references | "Keep" >> beam.Map(lambda one: written.write_text(one[1]))
     assigned_path = Path(written.read_text())
     values, codes = References.from_bytes(assigned_path.read_bytes()).categories["layout"]
     layouts = [values[code] for code in codes.tolist()]

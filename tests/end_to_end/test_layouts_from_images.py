@@ -13,6 +13,8 @@ pytest.importorskip("scipy")
 from beam_jobs.compact import main as compact_main
 from beam_jobs.forget import main as forget_main
 from beam_jobs.verify import verify
+from beam_jobs.writing.output import read_least_certain
+from schemas.file_names import least_certain_name
 from schemas.layout_centroids import NO_CLUSTER
 from tests.support.dataset_files import manifest_of, records_of
 from tests.support.grown import table_of
@@ -85,6 +87,7 @@ def test_receipts_that_look_alike_at_the_top_are_a_layout(found: Path):
 def test_bytes_do_not_depend_on_workers(found: Path, folder: Path, build, tmp_path: Path):
     assert build(folder, tmp_path / "out", "--shards=2", IMAGE, "--workers=2") == 0
     assert contents(tmp_path / "out") == contents(found)
+    assert least_certain_name(1) in contents(found)
 
 
 def test_images_may_be_stored_raw(folder: Path, build, tmp_path: Path):
@@ -109,6 +112,11 @@ def test_appended_receipts_get_known_layouts_and_new_ones(copy: Path, build, tmp
     ids.write_text("bakery-0.jpg\n")
     assert forget_main([str(copy), "--ids", str(ids)]) == 0
     assert list(verify(str(copy), workers=1)) == []
+    listed = read_least_certain(str(copy), manifest_of(copy))
+    ids = {one.id for one in listed.receipts}
+    assert "bakery-20.jpg" not in ids  # its layout has lost its centroid
+    assert {"pets-0.jpg", "mart-20.jpg", "kiosk-0.jpg"} < ids
+    assert "blank-0.jpg" not in ids
 
 
 def test_blank_images_have_no_layout(build, tmp_path: Path, capsys):

@@ -9,8 +9,12 @@ from PIL import Image
 pytest.importorskip("tensorflow")
 pytest.importorskip("matplotlib")
 
-from pipeline.show import choose_examples, main
-from tests.support.dataset_factory import write_dataset
+from pipeline.records.info import load_info
+from pipeline.records.table import RecordTable
+from pipeline.show import choose_examples, choose_others, main
+from schemas.least_certain import LeastCertain, UncertainReceipt
+from tests.support.dataset_factory import exclude, list_least_certain, write_dataset
+from tests.support.dataset_files import flip
 
 
 def test_draws_layouts_shards_and_a_batch(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -23,6 +27,56 @@ def test_draws_layouts_shards_and_a_batch(tmp_path: Path, capsys: pytest.Capture
         with Image.open(output / name) as picture:
             assert picture.size > (600, 150)
             assert len(picture.convert("RGB").getcolors(1 << 24) or ()) > 10
+
+
+def uncertain(id_: str) -> UncertainReceipt:
+    return UncertainReceipt(
+        id=id_, split="train", layout=id_.partition("-")[0], similarity=int(id_[-1]) / 10
+    )
+
+
+def height_of(directory: Path) -> int:
+    """Height of examples.png of a dataset, in pixels."""
+    output = directory.parent / "pictures"
+    assert main([str(directory), "--output", str(output)]) == 0
+    with Image.open(output / "examples.png") as picture:
+        return picture.size[1]
+
+
+def test_the_least_certain_receipts_have_rows_of_their_own(tmp_path: Path):
+    directory = write_dataset(tmp_path / "receipts")
+    without = height_of(directory)
+    list_least_certain(directory, LeastCertain())
+    assert height_of(directory) == without
+    # Record 0 of shard 0 is alpha-0, which is left out; all others of "omega" are that receipt.
+    listed = LeastCertain.of(map(uncertain, ("alpha-0", "omega-31", "alpha-4")))
+    list_least_certain(directory, listed)
+    exclude(directory, {0: [0]})
+    assert height_of(directory) - without == pytest.approx(120 * (2 * 1.65 + 0.3), abs=2)
+
+
+def test_a_damaged_list_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    directory = write_dataset(tmp_path / "receipts")
+    path = list_least_certain(directory, LeastCertain.of([uncertain("alpha-4")]))
+    flip(path, -20)
+    with pytest.raises(SystemExit):
+        height_of(directory)
+    assert f"{path}: has another checksum than the manifest says" in capsys.readouterr().err
+
+
+def test_others_are_all_but_the_receipt(tmp_path: Path):
+    info = load_info(write_dataset(tmp_path / "receipts", counts={"few": 4, "many": 28}))
+    table = RecordTable.by_category(info, "train", "layout")
+    few = choose_others(table, 0, None)
+    assert few.tolist() == [0, 1, 2, 3]
+    for number in few.tolist():
+        others = choose_others(table, 0, int(table.order[number]))
+        assert others.tolist() == [other for other in range(4) if other != number]
+    many = choose_others(table, 1, int(table.order[4])).tolist()
+    assert len(many) == 5
+    assert many[0] == 5
+    assert many[-1] == 31
+    assert choose_others(table, 2, None).tolist() == []
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from schemas.file_names import (
     is_dataset_file,
     is_index_file,
     is_shard_file,
+    least_certain_name,
     lookup_name,
     manifest_name,
     schema_name,
@@ -43,6 +44,7 @@ def test_files_of_a_version() -> None:
     assert statistics_name(123_456) == "versions/123456/statistics.pb"
     assert summary_name(1) == "versions/00001/summary.json"
     assert excluded_name(3) == "versions/00003/excluded.json"
+    assert least_certain_name(3) == "versions/00003/least_certain.json"
 
 
 @pytest.mark.parametrize(
@@ -56,6 +58,7 @@ def test_files_of_a_version() -> None:
         (statistics_name(100_000), True),
         (summary_name(1), True),
         (excluded_name(1), True),
+        (least_certain_name(1), True),
         (shard_name("dev_2", 0), True),
         (index_name(shard_name("dev_2", 123_456)), True),
         (lookup_name(shard_name("dev_2", 0)), True),

@@ -13,12 +13,14 @@ from schemas.file_names import (
     dali_index_name,
     excluded_name,
     index_name,
+    least_certain_name,
     lookup_name,
     shard_name,
     shard_summary_name,
     statistics_name,
 )
 from schemas.index import IndexRow, RecordIndex, dali_index
+from schemas.least_certain import LeastCertain
 from schemas.lookup import RecordLookup
 from schemas.manifest import Counts, Generation, Manifest, Shard, Split
 from schemas.receipt import Label, receipt_features
@@ -27,7 +29,7 @@ from schemas.summary_file import summary_text
 from schemas.tfdv import statistics_bytes
 from schemas.tfrecord import frame
 from schemas.versions import FIRST_VERSION
-from tests.support.dataset_files import manifest_of, write_manifest
+from tests.support.dataset_files import change_manifest, manifest_of, write_manifest
 from tests.support.pictures import jpeg
 
 LAYOUTS = {"alpha": 20, "beta": 9, "gamma": 2, "omega": 1}
@@ -218,6 +220,20 @@ def _finish(directory: Path, manifest: Manifest, summary: RecordSummary) -> None
     path.parent.mkdir(parents=True)
     path.write_bytes(statistics)
     write_manifest(directory, manifest.to_json())
+
+
+def list_least_certain(directory: Path, listed: LeastCertain) -> Path:
+    """Writes the list of the least certain receipts of version 1, as if its layouts were found."""
+    path = directory / least_certain_name(FIRST_VERSION)
+    path.write_text(listed.to_json())
+    data = path.read_bytes()
+    sums = {"size_bytes": len(data), "crc32c": google_crc32c.value(data)}
+
+    def add(manifest: dict) -> None:
+        manifest["files"][least_certain_name(FIRST_VERSION)] = sums
+
+    change_manifest(directory, add)
+    return path
 
 
 def exclude(directory: Path, positions: Mapping[int, Sequence[int]]) -> None:

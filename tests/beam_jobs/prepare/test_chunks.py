@@ -1,12 +1,13 @@
 """Chunks: equal ranges of the hash, in its order, of a sensible size."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("apache_beam")
 
-from beam_jobs.prepare.chunks import bucket_count, chunk_count
+from beam_jobs.prepare.chunks import bucket_count, buckets_of, chunk_count
 
 ROWS = st.integers(1, 200_000_000)
 
@@ -34,6 +35,16 @@ def test_number_of_chunks_is_a_power_of_two_of_sensible_size(rows: int) -> None:
     assert 1 <= rows / chunks < 256
     assert chunks >= min(rows, 64) / 2
     assert chunks <= 64 or rows / chunks >= 128 / 2
+
+
+@given(ROWS)
+@settings(deadline=None)
+def test_buckets_of_keys_are_ranges_of_equal_size(rows: int) -> None:
+    buckets = bucket_count(rows)
+    starts = [(number << 64) // buckets for number in range(buckets)]
+    assert buckets_of(np.array(starts, np.uint64), rows).tolist() == list(range(buckets))
+    ends = [*(start - 1 for start in starts[1:]), (1 << 64) - 1]
+    assert buckets_of(np.array(ends, np.uint64), rows).tolist() == list(range(buckets))
 
 
 @given(ROWS)

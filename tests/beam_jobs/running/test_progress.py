@@ -117,6 +117,24 @@ def test_a_compaction_is_watched_from_its_first_shard_to_its_last(tmp_path: Path
         assert (bar.total, bar.n) == (3, 3)
 
 
+@pytest.mark.parametrize(
+    ("finds", "sentence"), [(True, "finding layouts: "), (False, "reading the indexes: ")]
+)
+def test_a_compaction_tells_what_it_does_first(
+    finds: bool, sentence: str, tmp_path: Path, capsys
+) -> None:
+    options = CompactOptions(
+        output=str(tmp_path / "out"),
+        image={},
+        labels=(),
+        layout_from="text",
+        finds_layouts=finds,
+    )
+    with progress.shown(options, enabled=True):
+        pass
+    assert sentence in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_only_a_job_that_succeeds_fills_the_bar(
     options: BuildOptions, monkeypatch: pytest.MonkeyPatch, capsys, fails: bool

@@ -9,8 +9,10 @@ import pytest
 pytest.importorskip("tensorflow")
 
 from pipeline.records.info import DATA_DIR_VARIABLE, load_info
+from pipeline.records.sequence import Records
 from schemas.file_names import COMPLETED
-from tests.support.dataset_factory import LAYOUTS
+from schemas.least_certain import LeastCertain, UncertainReceipt
+from tests.support.dataset_factory import LAYOUTS, exclude, list_least_certain
 from tests.support.dataset_files import MANIFEST, change_manifest, flip
 
 
@@ -24,6 +26,29 @@ def test_reads_a_directory(directory: Path):
 def test_directory_comes_from_the_environment(directory: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(DATA_DIR_VARIABLE, str(directory))
     assert load_info().data_dir == str(directory)
+
+
+def test_positions_are_those_of_records(directory: Path, tmp_path: Path):
+    copy = Path(shutil.copytree(directory, tmp_path / "copy"))
+    exclude(copy, {0: [1, 2], 2: [0]})
+    info, records = load_info(copy), Records(copy, "train")
+    ids = [record["image/source_id"] for record in records]
+    expected = {id_: position for position, id_ in enumerate(ids)}
+    assert info.positions("train", {*ids, "nobody's", "alpha-4"}) == expected
+    assert "alpha-4" not in expected
+    assert info.positions("train", {ids[9]}) == {ids[9]: 9}
+    assert info.positions("validation", set(ids)) == {}
+
+
+def test_the_least_certain_receipts_are_read(directory: Path, tmp_path: Path):
+    copy = Path(shutil.copytree(directory, tmp_path / "copy"))
+    assert load_info(copy).least_certain() is None
+    receipt = UncertainReceipt(id="alpha-4", split="train", layout="alpha", similarity=0.5)
+    path = list_least_certain(copy, LeastCertain.of([receipt]))
+    assert load_info(copy).least_certain() == LeastCertain(receipts=(receipt,))
+    path.unlink()
+    with pytest.raises(ValueError, match=r"least_certain\.json can't be read: No such file"):
+        load_info(copy).least_certain()
 
 
 @pytest.mark.parametrize(("batch_size", "steps"), [(1, 32), (10, 3), (32, 1), (33, 1)])
