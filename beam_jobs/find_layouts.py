@@ -245,7 +245,11 @@ def _cluster(
             f"{method.needs}: choose another way, or --layout-from none"
         )
     sampled = sampled.take(np.lexsort((sampled.key[:, 0], sampled.key[:, 1]))[:_SAMPLE])
-    found = cluster(sampled.values, max_distance=method.max_distance)
+    found = cluster(
+        sampled.values,
+        max_distance=method.max_distance,
+        max_joined_distance=method.max_joined_distance,
+    )
     return _write(staging, replace(known, values=np.concatenate([known.values, found])).to_bytes())
 
 

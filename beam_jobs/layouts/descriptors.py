@@ -33,6 +33,8 @@ class Method:
       size: values of a descriptor.
       version: changes when the descriptors of the same receipt do.
       max_distance: mean cosine distance up to which two clusters of receipts are of one layout.
+      max_joined_distance: mean cosine distance between the centroids of such clusters up to which
+        these are of one layout; None where a layout is one cluster.
       max_centroid_distance: cosine distance from a layout's centroid up to which a receipt is of
         that layout. It is smaller where descriptors are noisy, as a mean is less so.
       needs: what a receipt must have, to have a descriptor that is not zeros.
@@ -45,6 +47,7 @@ class Method:
     max_distance: float
     max_centroid_distance: float
     needs: str
+    max_joined_distance: float | None = None
     model: SavedModel | None = None
 
     @property
@@ -79,6 +82,7 @@ BY_IMAGE = Method(
     size=IMAGE_SIZE,
     version=IMAGE_VERSION,
     max_distance=0.9,
+    max_joined_distance=0.7,
     max_centroid_distance=0.8,
     needs="print in its image",
 )

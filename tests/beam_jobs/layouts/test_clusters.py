@@ -49,6 +49,24 @@ def test_equal_descriptors_are_one_cluster():
     assert len(cluster(descriptors, max_distance=0.1)) == 1
 
 
+def test_pieces_of_a_noisy_group_are_joined():
+    rng = np.random.default_rng(0)
+    centers = rng.normal(size=(2, 1024))
+    label = np.repeat([0, 1], [60, 40])
+    values = np.sqrt(0.12) * centers[label] + np.sqrt(0.88) * rng.normal(size=(100, 1024))
+    descriptors = np.clip(np.rint(30 * values), -127, 127).astype(np.int8)
+    pieces = cluster(descriptors, max_distance=0.87)
+    number, _ = nearest(descriptors, pieces, max_distance=0.8)
+    assert (number == label).mean() < 0.5
+    joined = cluster(descriptors, max_distance=0.87, max_joined_distance=0.7)
+    number, _ = nearest(descriptors, joined, max_distance=0.8)
+    assert (number == label).mean() > 0.8
+    alone = cluster(descriptors[:1], max_distance=0.87, max_joined_distance=0.7)
+    assert len(alone) == 1
+    equal = np.repeat(descriptors[:1], 5, axis=0)
+    assert len(cluster(equal, max_distance=0.87, max_joined_distance=0.7)) == 1
+
+
 def test_what_is_like_nothing_is_near_nothing():
     descriptors, _ = groups(1, 1)
     centroids = np.concatenate([descriptors[:1], np.zeros((1, SIZE), np.int8)])
