@@ -43,6 +43,7 @@ def height_of(directory: Path) -> int:
         return picture.size[1]
 
 
+@pytest.mark.slow
 def test_the_least_certain_receipts_have_rows_of_their_own(tmp_path: Path):
     directory = write_dataset(tmp_path / "receipts")
     without = height_of(directory)

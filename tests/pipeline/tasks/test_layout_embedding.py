@@ -43,6 +43,7 @@ def outputs_of(*angles: float) -> tf.Tensor:
     return tf.constant([[math.cos(a), math.sin(a)] for a in angles], tf.float32)
 
 
+@pytest.mark.slow
 def test_views_of_a_receipt_differ_and_need_no_label(blocks: Path):
     config = SMALL.inputs(load_info(blocks))
     assert config.features == ("image",)
@@ -140,6 +141,7 @@ def test_learns(blocks: Path):
     assert metrics["nearest"] > 0.15  # 1 in 31 by chance
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_takes_the_same_steps(blocks: Path):
     def trainer() -> Trainer:
         options = TrainOptions(global_batch_size=8)
@@ -158,6 +160,7 @@ def test_a_run_that_goes_on_takes_the_same_steps(blocks: Path):
     assert 0 < first.averages["nearest"] <= 1
 
 
+@pytest.mark.slow
 def test_views_are_made_on_the_device_as_on_the_host(blocks: Path):
     def losses(placement: str) -> tuple[float, ...]:
         trainer = Trainer(
