@@ -1,9 +1,10 @@
 """The compaction as a Beam pipeline: the records of all generations, dealt anew as one.
 
 Every record keeps its split and its bytes. What is read of a shard before its records are copied
-are its index and its lookup, so no image is read twice and none is decoded. Only where layouts are
-to be found anew, all records are read to be described; then these get their layouts, and are the
-same in all else.
+are its index and its lookup, so no image is read twice. None is decoded, unless images are compared
+for near-duplicates: then the new lookups need their hashes. Only where layouts are to be found
+anew, all records are read to be described; then these get their layouts, and are the same in all
+else.
 """
 
 import hashlib

@@ -110,8 +110,14 @@ def build_parser() -> CommandParser:
         "(default: none)",
     )
     add_columns(group)
-    _BUILD.add_to(group, "layout_from", "layout_distance", "merge_spellings")
-    _BUILD.add_to(group, "near_duplicates", "compare_images")
+    _BUILD.add_to(
+        group,
+        "layout_from",
+        "layout_distance",
+        "merge_spellings",
+        "near_duplicates",
+        "compare_images",
+    )
     IMAGES.add_to(group, "box_frame")
     group = result.add_argument_group("output")
     group.add_argument("--output", required=True, metavar="DIR", help="dataset directory")

@@ -21,13 +21,13 @@ from schemas.file_names import COMPLETED, centroids_name, least_certain_name
 from tests.end_to_end.test_compact import frames
 from tests.end_to_end.test_layouts_from_model import WIDTHS, kinds, rows_of
 from tests.support import fake_model
-from tests.support.dataset_files import flip, manifest_of
+from tests.support.dataset_files import flip, manifest_of, split_of
 from tests.support.fake_model import EMBEDDING, FAILS
 from tests.support.grown import LABELS, table_of
 from tests.support.kills import Change, check_killed, exit_code_at
 from tests.support.printed import print_receipt
 from tests.support.receipts import contents, draw_receipt
-from tests.support.unlabeled import layout_of, receipts, split_of
+from tests.support.unlabeled import layout_of, receipts
 
 COUNTS = {"bakery": 17, "aldi": 9, "kiosk": 4, "mart": 1}
 NEWEST = {COMPLETED, "dataset_info.json", "features.json"}

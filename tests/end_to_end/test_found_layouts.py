@@ -36,10 +36,10 @@ from schemas.file_names import (
 from schemas.layout_centroids import NO_CLUSTER, LayoutCentroids
 from schemas.least_certain import LeastCertain, UncertainReceipt
 from tests.support.dataset_factory import list_least_certain
-from tests.support.dataset_files import change_manifest, flip, manifest_of, records_of
+from tests.support.dataset_files import change_manifest, flip, manifest_of, records_of, split_of
 from tests.support.grown import table_of, version_of
 from tests.support.receipts import SROIE, contents, draw_receipt
-from tests.support.unlabeled import SHOPS, layout_of, receipts, split_of
+from tests.support.unlabeled import SHOPS, layout_of, receipts
 
 COUNTS = {"bakery": 17, "aldi": 9, "kiosk": 4, "mart": 1}
 TEXT = "--layout-from=text"

@@ -11,8 +11,8 @@ pytest.importorskip("apache_beam")
 from beam_jobs.compact import main as compact_main
 from beam_jobs.forget import main as forget_main
 from beam_jobs.verify import verify
-from tests.end_to_end.test_near_duplicates import listed, pairs_of, split_of
-from tests.support.dataset_files import manifest_of
+from tests.support.dataset_files import manifest_of, split_of
+from tests.support.duplicates import listed, pairs_of
 from tests.support.printed import print_receipt
 from tests.support.receipts import contents
 

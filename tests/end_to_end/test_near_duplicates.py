@@ -1,6 +1,5 @@
 """Receipts that were photographed twice: kept in one split, or dropped, and listed."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -12,7 +11,8 @@ pytest.importorskip("apache_beam")
 from beam_jobs.compact import main as compact_main
 from beam_jobs.forget import main as forget_main
 from beam_jobs.verify import verify
-from tests.support.dataset_files import manifest_of, records_of
+from tests.support.dataset_files import manifest_of, split_of
+from tests.support.duplicates import listed, pairs_of
 from tests.support.grown import table_of
 from tests.support.receipts import contents, draw_receipt
 
@@ -63,25 +63,6 @@ def grouped(rows: list[dict], build, tmp_path_factory: pytest.TempPathFactory) -
     folder = tmp_path_factory.mktemp("grouped")
     assert build(table_of(folder, "rows", rows), folder / "out", "--shards=2", SPLITS) == 0
     return folder / "out"
-
-
-def split_of(directory: Path) -> dict[str, str]:
-    """Split of each receipt, by id."""
-    return {
-        record["image/source_id"]: split
-        for split in manifest_of(directory).splits
-        for shard in records_of(directory, split)
-        for record in shard
-    }
-
-
-def listed(directory: Path, version: int = 1, name: str = "near_duplicates") -> list[dict]:
-    files = sorted((directory / f"versions/{version:05d}/duplicates").glob(f"{name}.jsonl-*"))
-    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
-
-
-def pairs_of(lines: list[dict]) -> set[frozenset[str]]:
-    return {frozenset((line["id"], line["near_duplicate_of"])) for line in lines}
 
 
 EXPECTED = {

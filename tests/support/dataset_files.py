@@ -115,3 +115,13 @@ def write_manifest(directory: Path, text: str) -> None:
     """Writes the manifest of version 1 and the COMPLETED that belongs to it."""
     (directory / MANIFEST).write_text(text)
     (directory / COMPLETED).write_bytes(Versions.first(text.encode()).to_bytes())
+
+
+def split_of(directory: Path) -> dict[str, str]:
+    """Split of each receipt, by id."""
+    return {
+        record["image/source_id"]: split
+        for split in manifest_of(directory).splits
+        for shard in records_of(directory, split)
+        for record in shard
+    }

@@ -41,13 +41,3 @@ def layout_of(directory: Path) -> dict[str, str]:
         for shard in records_of(directory, split)
         for record in shard
     }
-
-
-def split_of(directory: Path) -> dict[str, str]:
-    """Split of each receipt, by id."""
-    return {
-        record["image/source_id"]: split
-        for split in manifest_of(directory).splits
-        for shard in records_of(directory, split)
-        for record in shard
-    }
