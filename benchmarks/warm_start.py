@@ -24,12 +24,13 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.harness.command import benchmark_parser
+from benchmarks.harness.weights import weights_of
 from pipeline.evaluation.evaluator import Evaluation
 from pipeline.records.info import DatasetInfo, load_info
 from pipeline.tasks.layout_classifier import LayoutClassifier
 from pipeline.training.options import TrainOptions
 from pipeline.training.trainer import Trainer
-from pipeline.warm_start import TrainedWeights, comparable_names, warm_start
+from pipeline.warm_start import TrainedWeights, warm_start
 from schemas.command_line import CommandParser
 
 _NEW_EVERY = 7  # of 70 layouts in the order of their names, 10 are new: common and rare ones
@@ -130,17 +131,6 @@ def build(table: Path, folder: Path) -> tuple[DatasetInfo, DatasetInfo]:
             stdout=subprocess.DEVNULL,
         )
     return load_info(output, version=1), load_info(output, version=2)
-
-
-def weights_of(trainer: Trainer) -> TrainedWeights:
-    """Takes the weights of a trainer, as `pipeline.warm_start.load_weights` does from its run."""
-    weights = trainer.model.weights
-    names = comparable_names([variable.path for variable in weights])
-    return TrainedWeights(
-        path="the old run",
-        arrays=dict(zip(names, (variable.numpy() for variable in weights), strict=True)),
-        vocabularies=trainer.info.manifest.vocabularies,
-    )
 
 
 def train(training: Training, info: DatasetInfo, *, source: TrainedWeights | None = None) -> Run:

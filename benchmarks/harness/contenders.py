@@ -200,7 +200,7 @@ def _load(run: Training, *, decoding: bool) -> InputPipeline:
     info = load_info(run.data_dir)
     elements = InputPipeline.load(info, run.split, run.batch_size, run.config)
     if run.order != "dealt":
-        in_sequence: Any = _InSequence(elements.table.paths, in_memory=run.order == "memory")
+        in_sequence: Any = InSequence(elements.table.paths, in_memory=run.order == "memory")
         elements = dataclasses.replace(elements, reader=in_sequence)
     slow = _SlowReader(
         elements.reader, run.slow_reading_ms, run.slow_decoding_ms if decoding else 0.0
@@ -210,7 +210,7 @@ def _load(run: Training, *, decoding: bool) -> InputPipeline:
 
 
 @dataclasses.dataclass(frozen=True)
-class _InSequence:
+class InSequence:
     """A reader that does not care what is asked for."""
 
     paths: tuple[str, ...]

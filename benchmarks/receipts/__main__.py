@@ -47,6 +47,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         "photos come last (default: %(default)s)",
     )
     parser.add_argument(
+        "--single-share",
+        type=float,
+        default=1 / 3,
+        metavar="SHARE",
+        help="share of the layouts that have one receipt each (default: a third)",
+    )
+    parser.add_argument(
+        "--balanced",
+        type=int,
+        default=0,
+        metavar="N",
+        help="further receipts of each layout, as a balanced test set; they come last "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
         "--workers", type=int, metavar="N", help="number of processes (default: one per core)"
     )
     parser.add_argument(
@@ -61,7 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             layouts=args.layouts,
             seed=args.seed,
             size=args.size,
+            single_share=args.single_share,
             second_photos=args.second_photos,
+            balanced=args.balanced,
             workers=args.workers,
             progress=sys.stderr.isatty(),
         )
@@ -74,6 +91,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     photos = ""
     if second := round(args.count * args.second_photos):
         photos = f" and {second} second photos of them"
+    if args.balanced:
+        photos += f" and {args.balanced} of each of {args.layouts} layouts"
     print(f"{args.count} receipts{photos} in {elapsed_s:.1f} s, ground truth in {records}")
     return 0
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,10 +37,13 @@ class Corpus:
     layouts: int = 60
     seed: int = 0
     size: str = "photo"
+    single_share: float = 1 / 3
 
     def __post_init__(self) -> None:
         _check_least("layouts", self.layouts, 1)
         _check_least("seed", self.seed, 0)
+        if not 0 <= self.single_share < 1:
+            raise ValueError(f"single_share is {self.single_share}; it must be 0 to less than 1")
         if self.size not in SIZES:
             raise ValueError(f"size is {self.size!r}; it must be one of {', '.join(SIZES)}")
 
@@ -59,7 +63,9 @@ def generate(
     layouts: int = 60,
     seed: int = 0,
     size: str = "photo",
+    single_share: float = 1 / 3,
     second_photos: float = 0.0,
+    balanced: int = 0,
     workers: int | None = None,
     progress: bool = False,
 ) -> Path:
@@ -72,11 +78,14 @@ def generate(
     Args:
       out_dir: a directory that is empty or does not exist yet.
       count: receipts to write.
-      layouts: how many layouts there are; the last third of them have one receipt each.
+      layouts: how many layouts there are.
       seed: 0 or more.
       size: "photo" for 0.3 to 12 megapixels, "small" for 0.3 to 0.5.
+      single_share: share of the layouts that have one receipt each; these are the last ones.
       second_photos: share of the receipts that are photographed a second time, in another scene.
         These photos come after the others; `photo_of` is the id of the first one.
+      balanced: further receipts of each layout, the same number of all, which come last; their
+        ids begin with "balanced".
       workers: processes; None is one for each processor this process may use.
       progress: whether to show a progress bar on stderr.
 
@@ -93,7 +102,8 @@ def generate(
     _check_least("workers", workers, 1)
     if not 0 <= second_photos <= 1:
         raise ValueError(f"second_photos is {second_photos}; it must be 0 to 1")
-    corpus = Corpus(layouts=layouts, seed=seed, size=size)
+    _check_least("balanced", balanced, 0)
+    corpus = Corpus(layouts=layouts, seed=seed, size=size, single_share=single_share)
     if out_dir.exists() and (not out_dir.is_dir() or any(out_dir.iterdir())):
         raise FileExistsError(
             f"{out_dir} is not empty; receipts are written to a new or empty directory only:"
@@ -103,7 +113,11 @@ def generate(
     lines = [
         json.dumps(record, ensure_ascii=False) + "\n"
         for record in _written(
-            corpus, out_dir, _photos(count, second_photos), workers=workers, progress=progress
+            corpus,
+            out_dir,
+            [*_photos(count, second_photos), *_of_each_layout(balanced, layouts)],
+            workers=workers,
+            progress=progress,
         )
     ]
     records = out_dir / RECORDS_NAME
@@ -111,20 +125,44 @@ def generate(
     return records
 
 
-def _photos(count: int, second_photos: float) -> list[tuple[int, int]]:
-    """Lists the (receipt, photo) of a corpus: of 5 receipts, 2 of which twice, 0 and 2 are."""
+class _Photo(NamedTuple):
+    """A photo to be drawn: of receipt `number` of the corpus, or of a layout if there is one."""
+
+    number: int
+    photo: int = 0
+    layout: int | None = None
+
+
+def _photos(count: int, second_photos: float) -> list[_Photo]:
+    """Lists the photos of a corpus: of 5 receipts, 2 of which twice, 0 and 2 are."""
     again = round(count * second_photos)
-    return [(index, 0) for index in range(count)] + [(k * count // again, 1) for k in range(again)]
+    first = [_Photo(index) for index in range(count)]
+    return first + [_Photo(k * count // again, 1) for k in range(again)]
 
 
-def draw_receipt(corpus: Corpus, index: int, photo: int = 0) -> Receipt:
-    """Receipt number `index` of a corpus, in its first photo (0) or a later one."""
-    rng = stream(corpus.seed, "receipt", index)
-    popularity = _popularity(corpus.layouts, corpus.seed)
-    home = _layout(corpus.seed, popularity.layout_of(index))
+def _of_each_layout(count: int, layouts: int) -> list[_Photo]:
+    return [_Photo(n, layout=layout) for n in range(count) for layout in range(layouts)]
+
+
+def draw_receipt(
+    corpus: Corpus, index: int, photo: int = 0, layout_index: int | None = None
+) -> Receipt:
+    """Receipt number `index` of a corpus, in its first photo (0) or a later one.
+
+    With `layout_index`, it is a further receipt of this layout, not of the corpus.
+    """
+    popularity = _popularity(corpus)
+    if layout_index is None:
+        rng = stream(corpus.seed, "receipt", index)
+        first, chosen = f"receipt-{index:07d}", popularity.layout_of(index)
+    else:
+        rng = stream(corpus.seed, "balanced", layout_index, index)
+        first, chosen = f"balanced-{layout_index:04d}-{index:04d}", layout_index
+    home = _layout(corpus.seed, chosen)
     branch = draw_branch(corpus.seed, home, popularity.branch_of(home.index, rng))
     layout = home
-    if popularity.is_common(home.index) and rng.random() < 0.03:
+    borrows = layout_index is None and popularity.is_common(home.index)
+    if borrows and rng.random() < 0.03:
         # A branch borrows a till for a day: its layout is no longer its group's.
         layout = replace(_till_of_another(corpus, home, popularity.common), trade=home.trade)
     purchase = draw_purchase(rng, layout)
@@ -139,7 +177,6 @@ def draw_receipt(corpus: Corpus, index: int, photo: int = 0) -> Receipt:
     orientation = draw_orientation(rng, scene)
     suffix = draw_format(rng, scene, orientation)
     image, boxes = stored_as(image, boxes, orientation)
-    first = f"receipt-{index:07d}"
     identity = f"{first}-photo-{photo + 1}" if photo else first
     edges = ("xmin", "ymin", "xmax", "ymax")
     record: dict[str, object] = {
@@ -179,22 +216,22 @@ def _layout(seed: int, index: int) -> Layout:
 
 
 @lru_cache(maxsize=4)
-def _popularity(layouts: int, seed: int) -> Popularity:
-    return Popularity(layouts=layouts, seed=seed)
+def _popularity(corpus: Corpus) -> Popularity:
+    return Popularity(layouts=corpus.layouts, seed=corpus.seed, single_share=corpus.single_share)
 
 
 def _written(
     corpus: Corpus,
     out_dir: Path,
-    photos: Sequence[tuple[int, int]],
+    photos: Sequence[_Photo],
     *,
     workers: int,
     progress: bool,
 ) -> Iterator[dict[str, object]]:
-    """Writes each image; the records come in the order of the (receipt, photo) that are given."""
+    """Writes each image; the records come in the order of the photos that are given."""
     from tqdm import tqdm
 
-    jobs = ((corpus, out_dir, *photo) for photo in photos)
+    jobs = ((corpus, out_dir, photo) for photo in photos)
     with tqdm(total=len(photos), unit="receipt", disable=not progress) as bar:
         if workers == 1:
             for job in jobs:
@@ -208,9 +245,9 @@ def _written(
                 bar.update()
 
 
-def _write_receipt(job: tuple[Corpus, Path, int, int]) -> dict[str, object]:
-    corpus, out_dir, index, photo = job
-    receipt = draw_receipt(corpus, index, photo)
+def _write_receipt(job: tuple[Corpus, Path, _Photo]) -> dict[str, object]:
+    corpus, out_dir, photo = job
+    receipt = draw_receipt(corpus, *photo)
     _write_whole(out_dir / str(receipt.record["image"]), receipt.data)
     return receipt.record
 

@@ -5,7 +5,6 @@ import numpy as np
 from benchmarks.receipts.randomness import stream
 
 _EXPONENT = 1.25  # of Zipf's law among the common layouts
-_RARE_SHARE = 1 / 3
 _RARE_SPACING = 20  # receipts a layout within which every rare layout has had its one receipt
 _MOST_BRANCHES = 24
 
@@ -13,14 +12,14 @@ _MOST_BRANCHES = 24
 class Popularity:
     """Draws the layout of each receipt.
 
-    The first two thirds of the layouts are common: a receipt has the k-th of them with a
-    probability in proportion to (k + 1)^-1.25. Each of the others has exactly one receipt, at a
+    The first layouts are common: a receipt has the k-th of them with a probability in proportion
+    to (k + 1)^-1.25. Each of the others, a share of `single_share`, has exactly one receipt, at a
     place among the first 20 receipts a layout that depends on the seed. So a corpus of any
     length keeps layouts with a single receipt, and begins like every shorter one.
     """
 
-    def __init__(self, *, layouts: int, seed: int) -> None:
-        rare = int(layouts * _RARE_SHARE)
+    def __init__(self, *, layouts: int, seed: int, single_share: float = 1 / 3) -> None:
+        rare = int(layouts * single_share)
         self.seed = seed
         self.common = layouts - rare
         places = stream(seed, "rare").permutation(_RARE_SPACING * layouts)[:rare]
