@@ -14,7 +14,7 @@ from pipeline.distribution.parameter_server import is_parameter_server, worker_c
 from pipeline.evaluation.evaluator import Evaluation, Evaluator
 from pipeline.input.features import text_features
 from pipeline.records.info import DatasetInfo
-from pipeline.tasks.base import Task
+from pipeline.tasks.base import Task, check_inputs
 from pipeline.training.backup_workers import BackupWorkerSteps, check_backup_workers
 from pipeline.training.non_finite import check_weights
 from pipeline.training.options import TrainOptions
@@ -76,6 +76,7 @@ class Trainer:
                 f"{self.task} asks for the features {names}: its inputs must name features, with "
                 "'image'"
             )
+        check_inputs(self.task, self.config)
         text = text_features(self.info, self.config)
         if text and isinstance(self.strategy, tf.distribute.TPUStrategy):
             raise ValueError(

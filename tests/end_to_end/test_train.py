@@ -171,6 +171,14 @@ def test_best_checkpoint_and_early_stopping(directory: Path, tmp_path: Path):
         (["--model.size"], "size must be a whole number, got ''"),
         (["--accumulate=3"], "8 can't be divided by 1 replicas that accumulate 3 parts"),
         (["--balance-alpha=2"], "error: --balance-alpha must be 0 (every layout alike) to 1"),
+        (
+            [
+                "--task=pipeline.tasks.layout_classifier:LayoutClassifier",
+                "--model.logit-adjustment=1",
+                "--balance-alpha=0",
+            ],
+            "logit_adjustment 1.0 compensates the natural shares, and an alpha of 0.0 has changed",
+        ),
         (["--schedule=linear"], "argument --schedule: must be one of cosine, constant"),
         (["--patience=0"], "--patience must be at least 1, got 0"),
         (["--patience=3"], "patience 3 counts evaluations, and there is only one, at the end"),
