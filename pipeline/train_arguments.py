@@ -143,6 +143,7 @@ def option_types(task: str) -> dict[str, Any]:
     return {
         **TRAINING.types(),
         **BALANCE.types(),
+        "balance_alpha": float,  # not the phases, whose commas would separate choices
         **{name: inputs[name] for name in ("sample_weights", "placement", "image_dtype")},
         "augment": Literal[tuple(AUGMENTATIONS)],
         **task_options(task).types(),

@@ -85,10 +85,10 @@ class LayoutClassifier:
           ValueError: a balance has changed them, which makes rare values more frequent already.
         """
         # Sample weights undo the balance: weighted, examples have their natural shares again.
-        if self.logit_adjustment and config.balance.alpha != 1 and not config.sample_weights:
+        if self.logit_adjustment and not (config.balance.is_natural or config.sample_weights):
             raise ValueError(
                 f"logit_adjustment {self.logit_adjustment} compensates the natural shares, and an "
-                f"alpha of {config.balance.alpha} has changed them: set one of the two to its "
+                f"alpha of {config.balance.alpha_text} has changed them: set one of the two to its "
                 "default, or sample_weights, which undo the balance"
             )
 

@@ -1,6 +1,7 @@
 """Training and evaluation steps, the same for every strategy."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -162,13 +163,14 @@ class Trainer:
         """Makes an iterator over training batches from the current step on."""
         parts = self._steps.batches_per_step
         start = self.step * parts
+        config = replace(self.config, balance=self.config.balance.in_parts(parts))
         return self._steps.batches(
             lambda: make_distributed_dataset(
                 self.strategy,
                 self.info.data_dir,
                 version=self.info.version,
                 global_batch_size=self.options.global_batch_size // parts,
-                config=self.config,
+                config=config,
                 seed=self.options.seed,
                 start_step=start,
             )
