@@ -86,7 +86,8 @@ def measure(folder: str) -> dict[str, float]:
     times = [time.perf_counter()]
     loaded = InputPipeline.load(load_info(folder), "train", _BATCH, config=None)
     times.append(time.perf_counter())
-    plan = make_plan(loaded.info, "train", loaded.config, loaded.table, batch_size=_BATCH, seed=0)
+    made = make_plan(loaded.info, "train", loaded.config, loaded.table, batch_size=_BATCH, seed=0)
+    plan = made.phase(0).plan
     step, row = np.indices((min(_BATCHES, plan.steps_per_epoch), _BATCH)).reshape(2, -1)
     for far in (0, _FAR_STEP):
         number, within = divmod(far, plan.steps_per_epoch)

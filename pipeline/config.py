@@ -1,5 +1,6 @@
 """Options of the input pipeline."""
 
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
@@ -7,6 +8,7 @@ from typing import Any, Literal, Self
 from pipeline.option_checks import check_integer, check_number, check_type
 
 Augmentation = Callable[[dict[str, Any], Any], dict[str, Any]]
+Phases = tuple[tuple[float, int], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,25 +18,52 @@ class Balance:
     Attributes:
       alpha: a layout of n records gets a share in proportion to n ** alpha. 1 keeps the natural
         shares, 0 gives every layout the same. In the words of multilingual models (T5, seqio) it
-        is 1 / T of a temperature T.
+        is 1 / T of a temperature T. Or phases of a run, pairs of an alpha and the step from which
+        it holds: ((1.0, 0), (0.5, 6000)), on command lines 1@0,0.5@6000.
       repeat_cap: highest number of times a record comes in an epoch, on average over its layout.
       by: the category to balance and to spread evenly, the layout or a label of type category.
     """
 
-    alpha: float = 1.0
+    alpha: float | Phases = 1.0
     repeat_cap: float = 8.0
     by: str = "layout"
 
     def __post_init__(self) -> None:
-        check_number("alpha", self.alpha, example=0.3)
+        if isinstance(self.alpha, tuple):
+            _check_phases(self.alpha)
+        for alpha, _ in self.phases:
+            check_number("alpha", alpha, example=0.3)
+            if not 0 <= alpha <= 1:
+                raise ValueError(
+                    f"alpha must be 0 (every layout alike) to 1 (natural shares), got {alpha}"
+                )
         check_number("repeat_cap", self.repeat_cap, example=8)
         check_type("by", self.by, str, example="'layout'")
-        if not 0 <= self.alpha <= 1:
-            raise ValueError(
-                f"alpha must be 0 (every layout alike) to 1 (natural shares), got {self.alpha}"
-            )
         if not self.repeat_cap >= 1:
             raise ValueError(f"repeat_cap must be at least 1, got {self.repeat_cap}")
+
+    @property
+    def phases(self) -> Phases:
+        """Alphas and the steps from which on they hold: ((0.3, 0),) for an alpha of 0.3."""
+        return self.alpha if isinstance(self.alpha, tuple) else ((self.alpha, 0),)
+
+    @property
+    def is_natural(self) -> bool:
+        """True where every layout keeps its natural share in all phases."""
+        return all(alpha == 1 for alpha, _ in self.phases)
+
+    @property
+    def alpha_text(self) -> str:
+        """Alpha as command lines have it: "0.3", or "1.0@0,0.5@6000" for phases."""
+        if not isinstance(self.alpha, tuple):
+            return str(self.alpha)
+        return _phases_text(tuple((float(alpha), step) for alpha, step in self.alpha))
+
+    def in_parts(self, parts: int) -> Self:
+        """Returns the balance of datasets that count `parts` batches for each step of the run."""
+        if not isinstance(self.alpha, tuple):
+            return self
+        return replace(self, alpha=tuple((alpha, step * parts) for alpha, step in self.alpha))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,10 +207,10 @@ class InputConfig:
             if getattr(self, name) not in allowed:
                 choices = " or ".join(map(repr, allowed))
                 raise ValueError(f"{name} must be {choices}, got {getattr(self, name)!r}")
-        if self.reading.block_length > 1 and self.balance.alpha != 1:
+        if self.reading.block_length > 1 and not self.balance.is_natural:
             raise ValueError(
                 f"block_length {self.reading.block_length} deals neighbors together, whatever "
-                f"their layout: set it to 1 for an alpha of {self.balance.alpha}"
+                f"their layout: set it to 1 for an alpha of {self.balance.alpha_text}"
             )
         if self.placement == "device" and not {"image", "seed"} <= set(self.features or ()):
             raise ValueError(
@@ -192,6 +221,40 @@ class InputConfig:
     def with_features(self, *names: str) -> Self:
         """Adds features to a config whose batches are dicts, unless they are there already."""
         return replace(self, features=tuple(dict.fromkeys((*(self.features or ()), *names))))
+
+
+def _phases_text(phases: Phases) -> str:
+    return ",".join(f"{alpha}@{step}" for alpha, step in phases)
+
+
+def _check_phases(phases: Phases) -> None:
+    """Checks phases of alpha, but not the values of alpha.
+
+    Raises:
+      ValueError: they are not pairs, or their steps do not ascend from 0.
+    """
+    if not phases or not all(map(_is_phase, phases)):
+        raise ValueError(
+            "alpha must be a number or pairs of a number and a step, such as ((1.0, 0), "
+            f"(0.5, 6000)), got {phases}"
+        )
+    steps = [step for _, step in phases]
+    if steps[0] != 0:
+        raise ValueError(
+            f"alpha must have a first phase at step 0, got {_phases_text(phases)}: put one first, "
+            "such as 1.0@0"
+        )
+    if sorted({*steps}) != steps:
+        raise ValueError(
+            f"alpha must have phases whose steps ascend, got {_phases_text(phases)}: put them in "
+            "order, each step once"
+        )
+
+
+def _is_phase(phase: Any) -> bool:
+    """Tells whether a phase is a pair whose second part is an integer."""
+    is_pair = isinstance(phase, tuple) and len(phase) == 2
+    return is_pair and isinstance(phase[1], numbers.Integral)
 
 
 def _is_tuple(values: Any, kind: Any) -> bool:

@@ -21,6 +21,7 @@ from pipeline.records.table import (
     make_plan,
     read_index,
 )
+from pipeline.sampling.phases import FOREVER, Phase
 from pipeline.sampling.plan import SLOT_PARTS, BatchPlan
 from schemas.command_line import CommandParser, Flag, Options
 
@@ -109,12 +110,22 @@ def explain_plan(
         f"{_counted(global_batch_size // workers, 'record')}",
         f"  replicas: {replicas}, each gets {_counted(global_batch_size // replicas, 'record')} a "
         "step",
-        *_repeats(plan, table),
-        *_size(plan, table, info, split, config, workers),
     ]
-    if table.block_length == 1:
-        lines += [*_strata(plan, table, info, config.balance.by), *_fairness(plan, replicas)]
+    for phase in plan.phases:
+        if len(plan.phases) > 1:
+            lines.append(_title(phase))
+        lines += _repeats(phase.plan, table)
+        lines += _size(phase.plan, table, info, split, config, workers)
+        if table.block_length == 1:
+            lines += _strata(phase.plan, table, info, config.balance.by)
+            lines += _fairness(phase.plan, replicas)
     return "".join(f"{line}\n" for line in lines)
+
+
+def _title(phase: Phase) -> str:
+    steps = phase.steps
+    until = "on" if steps.stop == FOREVER else f"to step {steps.stop - 1:,}"
+    return f"from step {steps.start:,} {until}, with alpha {phase.plan.alpha:g}"
 
 
 def _counted(number: int, one: str, several: str | None = None) -> str:

@@ -12,7 +12,7 @@ from pipeline.augmentation.presets import AUGMENTATIONS
 from pipeline.config import InputConfig
 from pipeline.distribution.strategies import STRATEGIES
 from pipeline.records.info import load_info
-from pipeline.tasks.base import load_task, task_options
+from pipeline.tasks.base import check_inputs, load_task, task_options
 from pipeline.training.loop import STOPPED, RunOptions, check_evaluation_split
 from pipeline.training.options import TrainOptions
 from pipeline.training.prometheus import port_number
@@ -143,6 +143,7 @@ def option_types(task: str) -> dict[str, Any]:
     return {
         **TRAINING.types(),
         **BALANCE.types(),
+        "balance_alpha": float,  # not the phases, whose commas would separate choices
         **{name: inputs[name] for name in ("sample_weights", "placement", "image_dtype")},
         "augment": Literal[tuple(AUGMENTATIONS)],
         **task_options(task).types(),
@@ -168,7 +169,7 @@ def check_options(arguments: Sequence[str]) -> dict[str, Any]:
         raise ValueError(said.getvalue().partition("error: ")[2].strip()) from None
     info = load_info(args.data_dir, version=args.version)
     task = load_task(args.task, model_options)
-    configured(task.inputs(info), args)
+    check_inputs(task, configured(task.inputs(info), args))
     TRAINING.make(args)
     run_options = RUN.make(args)
     check_evaluation_split(info, run_options)

@@ -226,8 +226,8 @@ class Options(Generic[T]):
 def parse_value(text: str, type_: Any) -> Any:
     """Makes a value of a type from text.
 
-    The type is int, float, str, bool, Path, a Literal, a tuple of one of them, or a union of
-    several; where None is among these, "none" is None.
+    The type is int, float, str, bool, Path, a Literal, a pair or a tuple of them, or a union of
+    several; where None is among these, "none" is None. Pairs are written "0.5@6000".
 
     Raises:
       ValueError: the text is not of the type; the sentence begins with "must be".
@@ -245,6 +245,12 @@ def parse_value(text: str, type_: Any) -> Any:
         for choice in arguments:
             if text == str(choice):
                 return choice
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        parts = text.split("@")
+        if len(parts) == len(arguments):
+            pairs = zip(parts, arguments, strict=True)
+            return tuple(parse_value(part.strip(), argument) for part, argument in pairs)
+        raise ValueError(f"must be {_kind(type_)}, got {text!r}")
     if origin is tuple:
         return tuple(parse_value(part.strip(), arguments[0]) for part in text.split(","))
     if type_ is bool and text in ("true", "false"):
@@ -272,6 +278,9 @@ def _kind(type_: Any) -> str:
         return f"one of {', '.join(map(str, typing.get_args(type_)))}"
     if type_ is types.NoneType:
         return "none"
+    if typing.get_origin(type_) is tuple:
+        first, last = typing.get_args(type_)
+        return f"{_kind(first)}, or several with commas" if last is Ellipsis else "a pair X@Y"
     return _KINDS.get(type_, str(type_))
 
 

@@ -1,7 +1,8 @@
 """Datasets of record numbers: the plan, computed inside the graph from the step on."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,10 @@ import tensorflow as tf
 
 from pipeline.records.table import RecordTable
 from pipeline.sampling.batch_order import replica_rows
+from pipeline.sampling.phases import FOREVER, Phase, PhasedPlan
 from pipeline.sampling.plan import BatchPlan
 
 _ROWS_AT_ONCE = 8192  # for which the plan is computed: see `training_records`
-_FOREVER = np.iinfo(np.int64).max
 
 
 class TensorArrays:
@@ -91,7 +92,7 @@ class InputShard:
         first = context.input_pipeline_id * fed
         return cls(replicas=replicas, replica_range=range(first, first + fed))
 
-    def rows(self, plan: BatchPlan, step: tf.Tensor, replica: Any) -> tf.Tensor:
+    def rows(self, plan: BatchPlan | PhasedPlan, step: tf.Tensor, replica: Any) -> tf.Tensor:
         """Computes the rows of global batches of units that a replica gets, in their order.
 
         Args:
@@ -113,7 +114,7 @@ class InputShard:
 
 
 def training_records(
-    table: RecordTable, plan: BatchPlan, shard: InputShard, *, start_step: int
+    table: RecordTable, plan: PhasedPlan, shard: InputShard, *, start_step: int
 ) -> tf.data.Dataset:
     """Makes an infinite dataset of the numbers of the records in each batch, from a step on.
 
@@ -123,6 +124,21 @@ def training_records(
     Returns:
       Vectors, int64 [global_batch_size / replicas], one for each batch of the shard.
     """
+
+    def of_phase(phase: Phase) -> tf.data.Dataset:
+        # A worker goes on where its turns of the phase before have ended. If 3 workers start at
+        # step 10, worker 1 makes 11 14 17 20. In a phase from step 15 on, it is the worker whose
+        # turns are 17 20, which is worker 2 of a start at 15: (1 + 10 - 15) % 3 = 2.
+        turn = (shard.worker + start_step - phase.steps.start) % shard.workers
+        return _phase_records(table, phase, replace(shard, worker=turn))
+
+    datasets = map(of_phase, plan.from_step(start_step))
+    return reduce(lambda before, phase: before.concatenate(phase), datasets)
+
+
+def _phase_records(table: RecordTable, phase: Phase, shard: InputShard) -> tf.data.Dataset:
+    """Makes the dataset of `training_records` for the steps of one phase."""
+    plan, start_step, stop_step = phase.plan, phase.steps.start, phase.steps.stop
     steps = plan.steps_per_epoch
     replicas = np.array(shard.replica_range, np.int64)
     replica_units = plan.batch_units // shard.replicas
@@ -148,10 +164,12 @@ def training_records(
 
         # Batches of 32 rows are planned 256 at a time; one of 10,000 rows is planned alone.
         at_once = max(1, _ROWS_AT_ONCE // step_units)
-        batches = tf.data.Dataset.range(first, steps, shard.workers).batch(at_once).map(of_steps)
+        last = tf.minimum(stop_step - number * steps, steps)
+        batches = tf.data.Dataset.range(first, last, shard.workers).batch(at_once).map(of_steps)
         return batches.flat_map(tf.data.Dataset.from_tensor_slices)
 
-    return tf.data.Dataset.range(start_step // steps, _FOREVER).flat_map(of_epoch)
+    epochs = tf.data.Dataset.range(start_step // steps, -(-stop_step // steps))
+    return epochs.flat_map(of_epoch)
 
 
 def evaluation_records(
@@ -192,7 +210,7 @@ def batch_positions(
         return replicas.map(lambda replica: (step, replica))
 
     first = start_step + tf.cast(shard.worker, tf.int64)
-    stop = _FOREVER if steps is None else steps
+    stop = FOREVER if steps is None else steps
     # With 3 steps: 0 1 2 0 1 2 …; evaluated again, a split begins anew.
     numbers = tf.data.Dataset.range(first, stop, shard.workers)
     return (numbers if steps is None else numbers.repeat()).flat_map(of_step)

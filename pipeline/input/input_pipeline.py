@@ -26,7 +26,8 @@ from pipeline.option_checks import as_integer, check_type
 from pipeline.records.info import DatasetInfo
 from pipeline.records.reader import RecordReader
 from pipeline.records.table import RecordTable, check_batch_size, load_record_table, make_plan
-from pipeline.sampling.plan import BatchPlan, example_seeds
+from pipeline.sampling.phases import PhasedPlan
+from pipeline.sampling.plan import example_seeds
 
 _ARRAYS = TensorArrays()
 
@@ -280,10 +281,17 @@ class _Mode:
     augmentations: Sequence[Augmentation] = ()
 
 
-def _importance(table: RecordTable, plan: BatchPlan, by: str) -> _Weigh:
-    """Makes the importance weights, which undo the balance."""
+def _importance(table: RecordTable, plan: PhasedPlan, by: str) -> _Weigh:
+    """Makes the importance weights, which undo the balance of the step's phase."""
     if table.block_length > 1:
         return lambda key, _: tf.ones_like(key.row, tf.float32)
-    weight = np.zeros(int(table.categories.max()) + 1, np.float32)
-    weight[table.categories] = plan.weights
-    return lambda _, features: tf.gather(weight, features[f"{by}_id"])
+    weights = np.zeros((len(plan.phases), int(table.categories.max()) + 1), np.float32)
+    for weight, phase in zip(weights, plan.phases, strict=True):
+        weight[table.categories] = phase.plan.weights
+    first_steps = np.array(plan.first_steps, np.int64)
+
+    def weigh(key: _BatchKey, features: dict[str, tf.Tensor]) -> tf.Tensor:
+        phase = _ARRAYS.searchsorted(first_steps, key.step[None])[0] - 1
+        return tf.gather(tf.gather(weights, phase), features[f"{by}_id"])
+
+    return weigh

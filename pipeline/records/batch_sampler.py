@@ -120,14 +120,18 @@ class BatchSampler:
     def _plan_around(self, step: int) -> tuple[range, list[list[int]]]:
         """Plans the batches of a step and of its neighbors, as NumPy's calls cost more than rows.
 
-        An epoch of 10 steps, 4 of them planned at once, is planned as 0 to 3, 4 to 7, 8 and 9.
+        An epoch of 10 steps, 4 of them planned at once, is planned as 0 to 3, 4 to 7, 8 and 9. A
+        second phase that begins at step 6 divides the 4 to 7 into 4 and 5, 6 and 7.
         """
-        plan, replica_size = self._plan, self._plan.batch_units // self._world_size
+        phase = self._plan.phase(step)
+        plan, replica_size = phase.plan, self._plan.batch_units // self._world_size
         at_once = max(1, _ROWS_AT_ONCE // replica_size)
         number, step_in_epoch = divmod(step, plan.steps_per_epoch)
-        first = step_in_epoch // at_once * at_once
-        in_epoch = np.arange(first, min(first + at_once, plan.steps_per_epoch))
         epoch_start = number * plan.steps_per_epoch
+        first = step_in_epoch // at_once * at_once
+        stop = min(first + at_once, plan.steps_per_epoch, phase.steps.stop - epoch_start)
+        first = max(first, phase.steps.start - epoch_start)
+        in_epoch = np.arange(first, stop)
         row = replica_rows(
             epoch_start + in_epoch,
             np.int64(self._rank),

@@ -15,6 +15,7 @@ from pipeline.config import InputConfig
 from pipeline.records.files import is_remote, read_file
 from pipeline.records.info import DatasetInfo
 from pipeline.sampling.integer_math import Arrays
+from pipeline.sampling.phases import PhasedPlan
 from pipeline.sampling.plan import BatchPlan, BatchUnits, Epoch, IntArray, plan_seed
 from schemas.index import array_start, read_columns
 
@@ -167,15 +168,20 @@ def make_plan(
     *,
     batch_size: int,
     seed: int,
-) -> BatchPlan:
+) -> PhasedPlan:
     """Makes the plan of a training run; `batch_size` is that of global batches."""
-    return BatchPlan(
-        counts=table.counts,
-        batch_units=batch_size // config.reading.block_length,
-        seed=plan_seed(info.digest, split, seed),
-        alpha=config.balance.alpha,
-        repeat_cap=config.balance.repeat_cap,
-    )
+    plans = [
+        BatchPlan(
+            counts=table.counts,
+            batch_units=batch_size // config.reading.block_length,
+            seed=plan_seed(info.digest, split, seed),
+            alpha=alpha,
+            repeat_cap=config.balance.repeat_cap,
+        )
+        for alpha, _ in config.balance.phases
+    ]
+    first_steps = tuple(int(step) for _, step in config.balance.phases)
+    return PhasedPlan(plans=tuple(plans), first_steps=first_steps)
 
 
 def check_batch_size(global_batch_size: int, replicas: int, block_length: int = 1) -> None:

@@ -79,6 +79,24 @@ class TaskWithHeads(Protocol):
         """Maps the `path` of variables of the Keras model to their category."""
 
 
+@runtime_checkable
+class TaskWithInputCheck(Protocol):
+    """A task that does not go with all inputs that the options of a run can make of its own."""
+
+    def check_inputs(self, config: InputConfig) -> None:
+        """Raises ValueError unless the inputs, as a run has changed them, fit the task."""
+
+
+def check_inputs(task: Task, config: InputConfig) -> None:
+    """Checks that a task goes with the inputs of a run, if it is a `TaskWithInputCheck`.
+
+    Raises:
+      ValueError: it does not.
+    """
+    if isinstance(task, TaskWithInputCheck):
+        task.check_inputs(config)
+
+
 def heads_of(task: Task, model: Any, info: DatasetInfo) -> Mapping[str, Head]:
     """Returns the heads that a task tells; none if it is no `TaskWithHeads`.
 

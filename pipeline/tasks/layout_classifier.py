@@ -1,5 +1,6 @@
 """The task of classifying receipts by layout, or by another category."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,6 +12,7 @@ from pipeline.augmentation.presets import WEAK
 from pipeline.config import Balance, InputConfig
 from pipeline.records.info import DatasetInfo
 from pipeline.tasks.base import Head
+from pipeline.tasks.logit_adjustment import LogitAdjustment
 
 _DEEP_STAGES = 4
 _GROUPS = 8
@@ -31,6 +33,9 @@ class LayoutClassifier:
       units: units of the dense layer.
       dropout: fraction of the dense layer's outputs set to 0 while training.
       label_smoothing: share of the target that is spread over all values.
+      logit_adjustment: tau of the logit-adjusted loss, which compensates the natural shares of the
+        values; 1 is the balanced softmax, 0 the usual loss. It needs a balance with alpha 1, or
+        sample weights.
       augment: rotates, scales, tilts and lights images at random.
     """
 
@@ -41,6 +46,7 @@ class LayoutClassifier:
     units: int = 128
     dropout: float = 0.0
     label_smoothing: float = 0.0
+    logit_adjustment: float = 0.0
     augment: bool = False
 
     def __post_init__(self) -> None:
@@ -55,6 +61,10 @@ class LayoutClassifier:
         for name in ("dropout", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be 0 to less than 1, got {getattr(self, name)}")
+        if not 0 <= self.logit_adjustment < math.inf:
+            raise ValueError(
+                f"logit_adjustment must be at least 0 and finite, got {self.logit_adjustment}"
+            )
 
     def inputs(self, info: DatasetInfo) -> InputConfig:
         """Asks for grayscale images and the ids of their category."""
@@ -67,6 +77,20 @@ class LayoutClassifier:
             augmentations=WEAK if self.augment else (),
             balance=Balance(by=self.label),
         )
+
+    def check_inputs(self, config: InputConfig) -> None:
+        """Checks that logit adjustment meets the shares that it compensates.
+
+        Raises:
+          ValueError: a balance has changed them, which makes rare values more frequent already.
+        """
+        # Sample weights undo the balance: weighted, examples have their natural shares again.
+        if self.logit_adjustment and not (config.balance.is_natural or config.sample_weights):
+            raise ValueError(
+                f"logit_adjustment {self.logit_adjustment} compensates the natural shares, and an "
+                f"alpha of {config.balance.alpha_text} has changed them: set one of the two to its "
+                "default, or sample_weights, which undo the balance"
+            )
 
     def build(self, info: DatasetInfo) -> keras.Model:
         """Builds the model, from images float32 [n, size, size, 1] to logits float32 [n, values].
@@ -89,12 +113,20 @@ class LayoutClassifier:
                 keras.layers.Dense(self.units, activation="relu"),
                 keras.layers.Dropout(self.dropout),
                 keras.layers.Dense(values, dtype="float32"),  # float32 under mixed precision too
+                *self._adjustment(info),
             ]
         )
 
     def heads(self, model: keras.Model) -> dict[str, Head]:
-        """Returns the variables of the last layer, which has an output for each value."""
-        return {variable.path: Head(self.label) for variable in model.layers[-1].weights}
+        """Returns the variables of the last dense layer, which has an output for each value."""
+        last = next(layer for layer in reversed(model.layers) if layer.weights)
+        return {variable.path: Head(self.label) for variable in last.weights}
+
+    def _adjustment(self, info: DatasetInfo) -> list[keras.Layer]:
+        if not self.logit_adjustment:
+            return []
+        counts = info.split("train").category_counts[self.label]
+        return [LogitAdjustment(counts, tau=self.logit_adjustment, dtype="float32")]
 
     def _shallow(self) -> list[keras.Layer]:
         return [

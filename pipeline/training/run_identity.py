@@ -105,6 +105,13 @@ class RunIdentity:
         features = tuple(name for name in config.features or () if name != "seed")
         config = dataclasses.replace(config, features=features, placement="host")
         _flatten("input", config, stream, defaults)
+        # One option instead of two for each phase, so that a change of it can be read.
+        for name in [name for name in stream if name.startswith("input.balance.alpha.")]:
+            del stream[name]
+        alphas = config.balance.phases
+        stream["input.balance.alpha"] = (
+            float(alphas[0][0]) if len(alphas) == 1 else config.balance.alpha_text
+        )
         for name in FREE_INPUT_OPTIONS:
             del stream[f"input.{name}"]
         flat: dict[str, Value] = {}

@@ -1,6 +1,7 @@
 """Training and evaluation steps, the same for every strategy."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -14,7 +15,7 @@ from pipeline.distribution.parameter_server import is_parameter_server, worker_c
 from pipeline.evaluation.evaluator import Evaluation, Evaluator
 from pipeline.input.features import text_features
 from pipeline.records.info import DatasetInfo
-from pipeline.tasks.base import Task
+from pipeline.tasks.base import Task, check_inputs
 from pipeline.training.backup_workers import BackupWorkerSteps, check_backup_workers
 from pipeline.training.non_finite import check_weights
 from pipeline.training.options import TrainOptions
@@ -76,6 +77,7 @@ class Trainer:
                 f"{self.task} asks for the features {names}: its inputs must name features, with "
                 "'image'"
             )
+        check_inputs(self.task, self.config)
         text = text_features(self.info, self.config)
         if text and isinstance(self.strategy, tf.distribute.TPUStrategy):
             raise ValueError(
@@ -161,13 +163,14 @@ class Trainer:
         """Makes an iterator over training batches from the current step on."""
         parts = self._steps.batches_per_step
         start = self.step * parts
+        config = replace(self.config, balance=self.config.balance.in_parts(parts))
         return self._steps.batches(
             lambda: make_distributed_dataset(
                 self.strategy,
                 self.info.data_dir,
                 version=self.info.version,
                 global_batch_size=self.options.global_batch_size // parts,
-                config=self.config,
+                config=config,
                 seed=self.options.seed,
                 start_step=start,
             )

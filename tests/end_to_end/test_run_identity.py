@@ -66,6 +66,8 @@ def stored(identity: RunIdentity) -> RunIdentity:
         ({"augmentations": (Brightness(), Noise())}, ["input.augmentations.1"]),
         ({"balance": Balance(by="shop")}, ["input.balance.by"]),
         ({"balance": Balance(alpha=0.5)}, ["input.balance.alpha"]),
+        ({"balance": Balance(alpha=((1.0, 0), (0.5, 9)))}, ["input.balance.alpha"]),
+        ({"balance": Balance(alpha=((1.0, 0),))}, []),
         ({"balance": Balance(repeat_cap=2)}, ["input.balance.repeat_cap"]),
         ({"reading": Reading(block_length=4)}, ["input.reading.block_length"]),
         ({"reading": Reading(parallel_reads=4)}, []),
@@ -88,6 +90,21 @@ def test_options_of_the_input(info: DatasetInfo, config: dict[str, Any], changed
     assert not now.update_changes(then)
     for name in FREE_INPUT_OPTIONS:
         assert f"input.{name}" not in now.stream
+
+
+def test_a_change_of_phases_can_be_read(info: DatasetInfo):
+    then, now = (
+        RunIdentity.of(
+            TinyTask(),
+            info,
+            dataclasses.replace(INPUT, balance=Balance(alpha=alpha)),
+            TrainOptions(),
+        )
+        for alpha in (((1, 0), (0.5, 9)), ((1, 0), (0.5, 7), (0, 9)))
+    )
+    assert [str(each) for each in now.stream_changes(stored(then))] == [
+        "input.balance.alpha: 1.0@0,0.5@9 then, 1.0@0,0.5@7,0.0@9 now"
+    ]
 
 
 def test_every_option_of_the_input_is_compared_or_free(info: DatasetInfo):

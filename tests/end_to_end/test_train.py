@@ -171,6 +171,19 @@ def test_best_checkpoint_and_early_stopping(directory: Path, tmp_path: Path):
         (["--model.size"], "size must be a whole number, got ''"),
         (["--accumulate=3"], "8 can't be divided by 1 replicas that accumulate 3 parts"),
         (["--balance-alpha=2"], "error: --balance-alpha must be 0 (every layout alike) to 1"),
+        (["--balance-alpha=1@5"], "error: --balance-alpha must have a first phase at step 0, got"),
+        (
+            ["--balance-alpha=1@0,x@5"],
+            "--balance-alpha: must be a number or a pair X@Y, or several with commas, got '1@0,x",
+        ),
+        (
+            [
+                "--task=pipeline.tasks.layout_classifier:LayoutClassifier",
+                "--model.logit-adjustment=1",
+                "--balance-alpha=0",
+            ],
+            "logit_adjustment 1.0 compensates the natural shares, and an alpha of 0.0 has changed",
+        ),
         (["--schedule=linear"], "argument --schedule: must be one of cosine, constant"),
         (["--patience=0"], "--patience must be at least 1, got 0"),
         (["--patience=3"], "patience 3 counts evaluations, and there is only one, at the end"),
@@ -205,6 +218,7 @@ def test_an_error_of_training_is_no_fault_of_the_options(
     [
         ([], Balance(alpha=0.5, by="shop")),
         (["--balance-alpha=0.2"], Balance(alpha=0.2, by="shop")),
+        (["--balance-alpha=1@0,0@60"], Balance(alpha=((1.0, 0), (0.0, 60)), by="shop")),
         (["--balance-by=layout", "--balance-repeat-cap=3"], Balance(alpha=0.5, repeat_cap=3.0)),
     ],
     ids=lambda each: " ".join(each) or "none" if isinstance(each, list) else "",

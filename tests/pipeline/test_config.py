@@ -29,6 +29,10 @@ from pipeline.config import Balance, InputConfig, RandomCrop, Reading
             "block_length 8 deals neighbors together, whatever their layout: set it to 1 for "
             "an alpha of 0.5",
         ),
+        (
+            {"reading": Reading(block_length=8), "balance": Balance(alpha=((1.0, 0), (0.5, 9)))},
+            "block_length 8 deals .*: set it to 1 for an alpha of 1.0@0,0.5@9",
+        ),
     ],
 )
 def test_input_config(options: dict[str, Any], sentence: str):
@@ -42,11 +46,44 @@ def test_input_config(options: dict[str, Any], sentence: str):
         ({"alpha": 1.5}, "alpha must be 0 .* to 1 .*, got 1.5"),
         ({"alpha": float("nan")}, "alpha must be 0 .* to 1 .*, got nan"),
         ({"repeat_cap": 0.5}, "repeat_cap must be at least 1, got 0.5"),
+        ({"alpha": ((1.0, 0), (1.5, 9))}, "alpha must be 0 .* to 1 .*, got 1.5"),
+        ({"alpha": (("x", 0),)}, "alpha must be a number, such as 0.3, got 'x'"),
+        (
+            {"alpha": ((1.0, 5), (0.5, 9))},
+            r"alpha must have a first phase at step 0, got 1.0@5,0.5@9: put one first, such as 1",
+        ),
+        (
+            {"alpha": ((1.0, 0), (0.5, 9), (0.0, 9))},
+            r"alpha must have phases whose steps ascend, got 1.0@0,0.5@9,0.0@9: put them in order",
+        ),
+        ({"alpha": ((1.0, 0), (0.5, 9), (0.0, 4))}, "phases whose steps ascend, got 1.0@0,0.5@9,"),
+        (
+            {"alpha": ()},
+            r"alpha must be a number or pairs of a number and a step, such as .*, got \(",
+        ),
+        ({"alpha": (1.0, 0)}, r"alpha must be a number or pairs .*, got \(1.0, 0\)"),
+        ({"alpha": ((1.0, 0.5),)}, r"alpha must be a number or pairs .*, got \(\(1.0, 0.5\),\)"),
     ],
 )
 def test_balance(options: dict[str, float], sentence: str):
     with pytest.raises(ValueError, match=sentence):
         Balance(**options)
+
+
+def test_phases_of_a_balance():
+    balance = Balance(alpha=((1, 0), (0.5, 600)))
+    assert balance.phases == balance.alpha
+    assert balance.alpha_text == "1.0@0,0.5@600"
+    # A dataset whose batches are thirds of the run's counts three for each step.
+    assert balance.in_parts(3) == Balance(alpha=((1, 0), (0.5, 1800)))
+    assert Balance(alpha=0.3).phases == ((0.3, 0),)
+    assert Balance(alpha=0.3).in_parts(3) == Balance(alpha=0.3)
+    assert [Balance(alpha=each).is_natural for each in (1, 0.3, ((1.0, 0),), balance.alpha)] == [
+        True,
+        False,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(

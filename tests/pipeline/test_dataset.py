@@ -73,6 +73,34 @@ def test_weights_come_third(directory: Path):
     np.testing.assert_allclose(weights, (counts / places)[labels], rtol=1e-4)
 
 
+def test_phases_follow_each_other(directory: Path):
+    """Each is what its alpha alone would be from its step on, weights included."""
+
+    def batches(alpha: Any, steps: range) -> list[dict[str, np.ndarray]]:
+        config = InputConfig(
+            height=8,
+            width=8,
+            features=("image", "id", "step", "row", "seed", "weight"),
+            balance=Balance(alpha=alpha),
+        )
+        dataset = make_dataset(
+            directory, global_batch_size=8, config=config, start_step=steps.start
+        )
+        return list(dataset.take(len(steps)).as_numpy_iterator())
+
+    phases = ((1.0, 0), (0.5, 3), (0.0, 6))
+    expected = [
+        *batches(1.0, range(3)),
+        *batches(0.5, range(3, 6)),
+        *batches(0.0, range(6, 8)),
+    ]
+    for start in (0, 4):  # from the second one on, as resumed there
+        tf.nest.map_structure(
+            np.testing.assert_array_equal, batches(phases, range(start, 8)), expected[start:]
+        )
+    assert len({float(batch["weight"].min()) for batch in expected}) >= 3
+
+
 @pytest.mark.parametrize("global_batch_size", [1, 5, 8, 32])
 def test_an_epoch_holds_each_record_once(directory: Path, global_batch_size: int):
     dataset = make_dataset(directory, global_batch_size=global_batch_size, config=SMALL)

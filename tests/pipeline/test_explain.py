@@ -1,5 +1,6 @@
 """The description of a plan before a training run."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,19 @@ def test_balance_leaves_out_and_repeats(directory: Path):
     assert ["3", "records", "come 4 times"] in counted
     skipped = "are skipped in this epoch (others are skipped in the next)"
     assert skipped in [words[2] for words in counted]
+
+
+def test_phases_are_told_one_by_one(directory: Path, capsys: pytest.CaptureFixture[str]):
+    options = ["--global-batch-size=8", "--balance-repeat-cap=4"]
+    assert main([str(directory), *options, "--balance-alpha=1@0,0@2000"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    titles = ["from step 0 to step 1,999, with alpha 1", "from step 2,000 on, with alpha 0"]
+    bounds = [*map(lines.index, titles), len(lines)]
+    for alpha, (start, stop) in zip((1, 0), pairwise(bounds), strict=True):
+        assert main([str(directory), *options, f"--balance-alpha={alpha}"]) == 0
+        alone = capsys.readouterr().out.splitlines()
+        assert lines[start + 1 : stop] == alone[4:]
+        assert lines[:4] == alone[:4]
 
 
 def test_one_is_singular(tmp_path: Path):

@@ -52,6 +52,11 @@ def test_there_is_no_first_trial_with_defaults_that_lie_outside_of_the_space(dir
 @pytest.mark.parametrize(
     ("arguments", "space", "sentence"),
     [
+        (
+            (),
+            ("balance_alpha=1@0,0.5",),
+            "--space balance_alpha=1@0,0.5: must be a number, got '1@0'",
+        ),
         ((), ("lr=1..2",), "'lr' is not an option that a search can vary: choose among steps, "),
         (
             (),

@@ -190,11 +190,28 @@ def test_flags_are_those_of_fields():
 
 @pytest.mark.parametrize(
     ("type_", "text"),
-    [(int, "1.5"), (float, "x"), (bool, "yes"), (Literal["a"], "b"), (dict[str, int], "{}")],
+    [
+        (int, "1.5"),
+        (float, "x"),
+        (bool, "yes"),
+        (Literal["a"], "b"),
+        (dict[str, int], "{}"),
+        (tuple[float, int], "1"),
+        (tuple[float, int], "1@2@3"),
+    ],
 )
 def test_values_of_another_type_are_refused(type_: object, text: str):
     with pytest.raises(ValueError, match=rf"^must be .*, got {re.escape(repr(text))}$"):
         parse_value(text, type_)
+
+
+def test_pairs():
+    type_ = float | tuple[tuple[float, int], ...]
+    assert parse_value("0.5", type_) == 0.5
+    assert parse_value("1@0, 0.5@6000", type_) == ((1.0, 0), (0.5, 6000))
+    sentence = r"^must be a number or a pair X@Y, or several with commas, got '1@0,x'$"
+    with pytest.raises(ValueError, match=sentence):
+        parse_value("1@0,x", type_)
 
 
 def test_metavars():

@@ -20,6 +20,7 @@ from pipeline.input.index_dataset import (
 from pipeline.records.table import RecordTable
 from pipeline.sampling.batch_order import replica_rows
 from pipeline.sampling.integer_math import NUMPY
+from pipeline.sampling.phases import PhasedPlan
 from pipeline.sampling.plan import BatchPlan, example_seeds
 from tests.pipeline.sampling.test_plan import EPOCHS, PLANS, dealt
 
@@ -54,8 +55,18 @@ def flat(dataset: tf.data.Dataset) -> Iterator[int]:
         yield from vector.tolist()
 
 
-def batch_records(table: RecordTable, plan: BatchPlan, step: int) -> np.ndarray:
+def phased(table: RecordTable, batch_units: int, phases: dict[int, float]) -> PhasedPlan:
+    """A plan whose phases begin at the keys of a dict with alphas."""
+    plans = [
+        BatchPlan(counts=table.counts, batch_units=batch_units, seed=5, alpha=alpha)
+        for alpha in phases.values()
+    ]
+    return PhasedPlan(plans=tuple(plans), first_steps=tuple(phases))
+
+
+def batch_records(table: RecordTable, phases: PhasedPlan, step: int) -> np.ndarray:
     """Records of a global batch by NumPy, int64 [units, block_length]."""
+    plan = phases.phase(step).plan
     epoch = plan.epoch(np.int64(step // plan.steps_per_epoch))
     first = table.first_of_units(plan.batch(step), epoch, NUMPY)
     return first[:, None] + np.arange(table.block_length)
@@ -89,22 +100,30 @@ TABLES = {
 
 
 @pytest.mark.parametrize(
-    ("name", "batch_units", "start_step", "steps", "pipelines"),
+    ("name", "batch_units", "start_step", "steps", "pipelines", "phases"),
     [
-        ("records", 12, 0, 12, 1),
-        ("records", 12, 7, 9, 3),
-        ("records", 12, 10**9 + 1, 7, 2),
-        ("blocks", 8, 2, 11, 2),
-        ("one unit", 12, 0, 3, 6),
-        ("long", 12, 600, 300, 1),
+        ("records", 12, 0, 12, 1, {0: 1.0}),
+        ("records", 12, 7, 9, 3, {0: 1.0}),
+        ("records", 12, 10**9 + 1, 7, 2, {0: 1.0}),
+        ("blocks", 8, 2, 11, 2, {0: 1.0}),
+        ("one unit", 12, 0, 3, 6, {0: 1.0}),
+        ("long", 12, 600, 300, 1, {0: 1.0}),
+        # Epochs of 5 steps: phases that begin within an epoch, in the next step, with an epoch.
+        ("records", 12, 0, 22, 1, {0: 1.0, 7: 0.5, 8: 0.2, 15: 0.0}),
+        ("records", 12, 10**9 - 3, 8, 2, {0: 1.0, 7: 0.5, 10**9: 0.0}),
     ],
 )
 def test_pipelines_make_the_global_batches_together(
-    name: str, batch_units: int, start_step: int, steps: int, pipelines: int
+    name: str,
+    batch_units: int,
+    start_step: int,
+    steps: int,
+    pipelines: int,
+    phases: dict[int, float],
 ):
     """Each with two replicas: its batches of a step follow each other."""
     table, replicas = TABLES[name], 2 * pipelines
-    plan = BatchPlan(counts=table.counts, batch_units=batch_units, seed=5)
+    plan = phased(table, batch_units, phases)
     each = batch_units // replicas
     made: dict[tuple[int, int], list[int]] = {}
     for number in range(pipelines):
@@ -126,11 +145,18 @@ def test_pipelines_make_the_global_batches_together(
         assert records == batch_records(table, plan, step)[order].ravel().tolist()
 
 
-@pytest.mark.parametrize(("workers", "start_step"), [(2, 0), (3, 8)])
-def test_workers_take_turns(workers: int, start_step: int):
+@pytest.mark.parametrize(
+    ("workers", "start_step", "phases"),
+    [
+        (2, 0, {0: 1.0}),
+        (3, 8, {0: 1.0}),
+        (3, 2, {0: 1.0, 2: 0.5, 7: 0.0}),
+    ],
+)
+def test_workers_take_turns(workers: int, start_step: int, phases: dict[int, float]):
     """Under ParameterServerStrategy a worker learns its number at run time."""
     table = TABLES["records"]
-    plan = BatchPlan(counts=table.counts, batch_units=12)
+    plan = phased(table, 12, phases)
     made = {}
     for number in range(workers):
         part = InputShard(workers=workers, worker=tf.constant(number, tf.int64))

@@ -5,6 +5,7 @@ import pickle
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from pipeline.records.batch_sampler import BatchSampler
 from pipeline.records.sequence import Records
 from tests.support.dataset_factory import LAYOUTS, exclude, write_dataset
 
-BALANCES = [Balance(), Balance(alpha=0, repeat_cap=4)]
+PHASES = Balance(alpha=((1.0, 0), (0.4, 20), (0.0, 101)), repeat_cap=4)
 STEPS = 200
 
 
@@ -30,8 +31,15 @@ def records(damaged: Path) -> Records:
     return Records(damaged, "train")
 
 
-@pytest.mark.parametrize("balance", BALANCES, ids=["natural", "uniform"])
-@pytest.mark.parametrize("world_size", [1, 3])
+@pytest.mark.parametrize(
+    ("world_size", "balance"),
+    [
+        pytest.param(1, Balance(), id="natural"),
+        pytest.param(3, Balance(), id="natural, 3 ranks"),
+        pytest.param(3, Balance(alpha=0, repeat_cap=4), id="uniform, 3 ranks"),
+        pytest.param(1, PHASES, id="phases"),
+    ],
+)
 def test_batches_are_those_of_tensorflow(
     damaged: Path, records: Records, world_size: int, balance: Balance
 ):
@@ -105,14 +113,30 @@ def test_the_step_is_all_the_state(records: Records):
     assert list(itertools.islice(other, 50)) != first
 
 
-def test_plans_of_several_steps_at_once_agree(records: Records, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("alpha", [1.0, ((1.0, 0), (0.5, 30), (0.0, 54))], ids=str)
+def test_plans_of_several_steps_at_once_agree(
+    records: Records, monkeypatch: pytest.MonkeyPatch, alpha: Any
+):
     """Also where an epoch of 27 steps is no multiple of the steps that are planned at once."""
-    sampler = BatchSampler(records, global_batch_size=1, steps=100)
-    expected = list(sampler)
+    options: dict[str, Any] = {"global_batch_size": 1, "balance": Balance(alpha=alpha)}
+    expected = list(BatchSampler(records, steps=100, **options))
     for rows in (1, 4, 26, 27):
         monkeypatch.setattr("pipeline.records.batch_sampler._ROWS_AT_ONCE", rows)
-        sampler = BatchSampler(records, global_batch_size=1, start_step=2, steps=98)
-        assert list(sampler) == expected[2:]
+        assert list(BatchSampler(records, start_step=2, steps=98, **options)) == expected[2:]
+
+
+def test_a_step_of_a_phase_is_that_of_its_alpha_alone(records: Records):
+    phases = ((1.0, 0), (0.5, 30), (0.0, 41))
+    made = list(BatchSampler(records, global_batch_size=4, balance=Balance(alpha=phases), steps=60))
+    alone = {
+        alpha: list(
+            BatchSampler(records, global_batch_size=4, balance=Balance(alpha=alpha), steps=60)
+        )
+        for alpha, _ in phases
+    }
+    assert made == [*alone[1.0][:30], *alone[0.5][30:41], *alone[0.0][41:]]
+    assert made[30:41] != alone[1.0][30:41]
+    assert made[41:] != alone[0.5][41:]
 
 
 def test_how_many_batches_there_are(records: Records):

@@ -93,7 +93,8 @@ def test_a_layout_whose_records_are_all_excluded_is_no_stratum(tmp_path: Path):
     info = load_info(directory)
     table = RecordTable.by_category(info, "train", "layout")
     assert [info.layouts[each] for each in table.categories] == ["alpha", "beta", "gamma"]
-    assert make_plan(info, "train", InputConfig(), table, batch_size=31, seed=0).slots == 31
+    plan = make_plan(info, "train", InputConfig(), table, batch_size=31, seed=0)
+    assert plan.phase(0).plan.slots == 31
 
 
 @pytest.mark.parametrize("shard", [0, 2, 3], ids=["first", "middle", "last"])
@@ -180,7 +181,7 @@ def test_which_table_a_training_run_takes(info: DatasetInfo):
     config = InputConfig(balance=Balance(alpha=0.5, repeat_cap=3))
     table = load_record_table(info, "train", config)
     assert len(table.counts) == len(LAYOUTS)
-    plan = make_plan(info, "train", config, table, batch_size=8, seed=1)
+    plan = make_plan(info, "train", config, table, batch_size=8, seed=1).phase(0).plan
     assert (plan.batch_units, plan.alpha, plan.repeat_cap) == (8, 0.5, 3)
 
     config = InputConfig(reading=Reading(block_length=4))

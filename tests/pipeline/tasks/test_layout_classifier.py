@@ -1,5 +1,6 @@
 """The classifier: what it is made of, what its options do, and that it learns."""
 
+import dataclasses
 import math
 from pathlib import Path
 
@@ -11,7 +12,9 @@ pytest.importorskip("tensorflow")
 import keras
 import tensorflow as tf
 
+from pipeline.config import Balance, InputConfig
 from pipeline.records.info import load_info
+from pipeline.tasks.base import heads_of
 from pipeline.tasks.layout_classifier import LayoutClassifier
 from tests.support.dataset_factory import LAYOUTS, write_dataset
 from tests.support.training import train
@@ -99,6 +102,32 @@ def test_inputs(directory: Path):
     assert LayoutClassifier(augment=True).inputs(info).augmentations
 
 
+def test_logit_adjustment_counts_in_training_alone(directory: Path):
+    """In the data, alpha to omega have 20, 9, 2 and 1 of 32 records."""
+    info = load_info(directory)
+    plain = LayoutClassifier(size=32, width=8, units=8)
+    adjusted = dataclasses.replace(plain, logit_adjustment=0.5)
+    model, other = adjusted.build(info), plain.build(info)
+    other.set_weights(model.get_weights())  # the layer has none
+    images = np.random.default_rng(0).random((3, 32, 32, 1), np.float32)
+    logits = other(images)
+    np.testing.assert_array_equal(model(images), logits)  # as in evaluations and exports
+    expected = logits + 0.5 * np.log(np.array([20, 9, 2, 1]) / 32)
+    np.testing.assert_allclose(model(images, training=True), expected, rtol=1e-5, atol=1e-6)
+    assert heads_of(adjusted, model, info).keys() == {each.path for each in model.weights[-2:]}
+
+
+def test_logit_adjustment_compensates_natural_shares():
+    balanced, task = InputConfig(balance=Balance(alpha=0.5)), LayoutClassifier(logit_adjustment=1.0)
+    LayoutClassifier().check_inputs(balanced)
+    task.check_inputs(InputConfig())
+    task.check_inputs(dataclasses.replace(balanced, sample_weights=True))
+    with pytest.raises(
+        ValueError, match=r"^logit_adjustment 1\.0 compensates .* an alpha of 0\.5 has changed them"
+    ):
+        task.check_inputs(balanced)
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -108,6 +137,8 @@ def test_inputs(directory: Path):
         ({"units": 0}, "units must be at least 1, got 0"),
         ({"dropout": 1.0}, "dropout must be 0 to less than 1, got 1.0"),
         ({"label_smoothing": -0.1}, "label_smoothing must be 0 to less than 1, got -0.1"),
+        ({"logit_adjustment": -1.0}, "logit_adjustment must be at least 0 and finite, got -1.0"),
+        ({"logit_adjustment": math.nan}, "logit_adjustment must be at least 0 and finite, got nan"),
     ],
 )
 def test_errors(options: dict, sentence: str):
