@@ -47,6 +47,7 @@ BENCHMARKS = {
     "benchmarks.peers": "tensorflow",
     "benchmarks.plan_scale": "numpy",
     "benchmarks.predict_throughput": "numpy",
+    "benchmarks.rare_layouts": "apache_beam",
     "benchmarks.receipts": "numpy",
     "benchmarks.resume_latency": "tensorflow",
     "benchmarks.saturation": "tensorflow",

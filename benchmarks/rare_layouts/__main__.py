@@ -18,16 +18,18 @@ if __name__ == "__main__":
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
 import numpy as np
+import numpy.typing as npt
 
+from benchmarks.harness import timing
 from benchmarks.harness.command import benchmark_parser
-from benchmarks.harness.timing import in_new_process
 from benchmarks.rare_layouts.composition import composition_table, compositions
 from benchmarks.rare_layouts.corpus import Corpus
 from benchmarks.rare_layouts.figures import accuracy_table
+from benchmarks.rare_layouts.model import StridedClassifier
 from benchmarks.rare_layouts.runs import Run, Training, train_run
 from benchmarks.rare_layouts.settings import NATURAL, SETTINGS, Setting
+from benchmarks.rare_layouts.streaming import refusal
 from pipeline.records.info import DatasetInfo
-from pipeline.tasks.layout_classifier import LayoutClassifier
 from schemas.command_line import CommandParser
 
 _RUNS = "runs.jsonl"
@@ -54,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         size=args.size,
     )
     training = Training(
-        task=LayoutClassifier(depth="deep", size=args.size, width=args.width, augment=True),
+        task=StridedClassifier(depth="deep", size=args.size, width=args.width, augment=True),
         steps=args.steps,
         global_batch_size=args.global_batch_size,
         learning_rate=args.learning_rate,
@@ -62,10 +64,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     train, test = corpus.datasets(args.folder)
     settings = {name: SETTINGS[name] for name in (NATURAL, *args.settings)}
-    of_batches = in_new_process(compositions, settings, training, train)
-    print("\n".join(composition_table(of_batches)), end="\n\n")
-    runs = trained(args.folder / _RUNS, settings, training, (train, test), seeds=args.seeds)
+    of_batches = timing.in_new_process(compositions, settings, training, train)
     records = np.array(train.split("train").category_counts["layout"])
+    print("\n".join(composition_table(of_batches)))
+    print(f"MosaicML Streaming, stratified: {_streaming(records, args.global_batch_size)}\n")
+    runs = trained(args.folder / _RUNS, settings, training, (train, test), seeds=args.seeds)
     print("\n".join(accuracy_table(runs, records, natural=NATURAL)))
     return 0
 
@@ -105,6 +108,13 @@ def _parser() -> CommandParser:
     return parser
 
 
+def _streaming(records: npt.NDArray[np.int64], batch_size: int) -> str:
+    try:
+        return refusal(records.tolist(), batch_size) or "makes batches of this size"
+    except ImportError:
+        return "not installed, so not asked: make .venv-peers/ready"
+
+
 def trained(
     path: Path,
     settings: Mapping[str, Setting],
@@ -130,7 +140,7 @@ def trained(
         for name, setting in settings.items():
             key = f"{name}, seed {seed}: {setting}, {training}, {datasets[0].digest}"
             if key not in found:
-                run = in_new_process(train_run, name, setting, training, datasets, seed)
+                run = timing.in_new_process(train_run, name, setting, training, datasets, seed)
                 found[key] = dataclasses.asdict(run)
                 with path.open("a", encoding="utf-8") as lines:
                     lines.write(json.dumps({"of": key, "run": found[key]}) + "\n")
