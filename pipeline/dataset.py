@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -10,6 +11,7 @@ from pipeline.config import InputConfig
 from pipeline.distribution.parameter_server import is_parameter_server, worker_count
 from pipeline.input.index_dataset import InputShard
 from pipeline.input.input_pipeline import InputPipeline
+from pipeline.input.services import check_services, through_services
 from pipeline.records.info import load_info
 from pipeline.records.table import check_batch_size
 
@@ -72,6 +74,7 @@ def make_distributed_dataset(
     seed: int = 0,
     start_step: int = 0,
     input_options: tf.distribute.InputOptions | None = None,
+    services: Sequence[str] = (),
 ) -> tf.distribute.DistributedDataset:
     """Makes the infinite training dataset of a strategy: `make_dataset` for each input pipeline.
 
@@ -100,6 +103,10 @@ def make_distributed_dataset(
       seed: seeds the order of the records and the augmentations.
       start_step: global step to begin with: an int, or the optimizer's `iterations`.
       input_options: TensorFlow's, such as per-replica pipelines under MirroredStrategy.
+      services: addresses of the machines that read, decode and augment, each with a running
+        `python -m pipeline.data_service`: service w of W makes every W-th global batch. Empty to do
+        it here. The batches are the same. If a service is lost, the dataset waits for it, and
+        once it is there again every batch is an error.
 
     Returns:
       What `strategy.distribute_datasets_from_function` returns. Its attribute `steps_per_epoch` is
@@ -112,8 +119,19 @@ def make_distributed_dataset(
     info = load_info(data_dir, version=version)
     pipeline = InputPipeline.load(info, split, global_batch_size, config)
 
+    if services:
+        check_services(strategy, services)
+
     def make(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        return pipeline.training(_shard(strategy, context), seed=seed, start_step=start_step)
+        shard = _shard(strategy, context)
+        if not services:
+            return pipeline.training(shard, seed=seed, start_step=start_step)
+
+        def of_service(number: int) -> tf.data.Dataset:
+            part = dataclasses.replace(shard, workers=len(services), worker=number)
+            return pipeline.training(part, seed=seed, start_step=start_step)
+
+        return through_services(services, of_service, batches=len(shard.replica_range))
 
     dataset = strategy.distribute_datasets_from_function(make, input_options)
     return _with_steps_per_epoch(dataset, pipeline)

@@ -26,6 +26,7 @@ from pipeline.distribution.strategies import (
     make_strategy,
     parameter_server_cluster,
 )
+from pipeline.input.services import is_lost_service
 from pipeline.records.file_systems import load_file_system
 from pipeline.records.info import load_info
 from pipeline.records.reader import read_failure_in
@@ -98,6 +99,14 @@ def main(argv: Sequence[str] | None = None, *, began: float | None = None) -> in
                 "it does not run, and the same command goes on from the last checkpoint"
             )
             return STOPPED
+        except tf.errors.NotFoundError as error:
+            if not is_lost_service(error):
+                raise
+            _warn(
+                "a data service was lost and started again, and no longer knows this run: the same "
+                "command goes on from the last checkpoint"
+            )
+            return STOPPED
     if cluster and not status:
         shut_down(cluster, args.run_dir)
     return status
@@ -118,6 +127,7 @@ def _train(
             load_info(args.data_dir, version=_version(args)),
             TRAINING.make(args),
             lambda config: configured(config, args),
+            services=args.services,
         )
         run_options = RUN.make(args)
         folder = _open_run_folder(args.run_dir, trainer)

@@ -102,6 +102,13 @@ def make_parser(*, task_help: str | None = None) -> CommandParser:
         "--augment", choices=AUGMENTATIONS, help=f"augmentations (default: {_TASKS_OWN})"
     )
     _INPUT.add_to(inputs, "placement", "dtype", default=_TASKS_OWN)
+    inputs.add_argument(
+        "--services",
+        type=_addresses,
+        default=(),
+        metavar="HOST:PORT,…",
+        help="data services that make the training batches (default: this process makes them)",
+    )
     TRAINING.add_to(parser.add_argument_group("training"))
     run_group = parser.add_argument_group("run")
     RUN.add_to(run_group)
@@ -206,6 +213,10 @@ def split_model_options(arguments: Sequence[str]) -> tuple[list[str], dict[str, 
         name = flag.removeprefix(_MODEL_PREFIX).replace("-", "_")
         found[name] = value if separator else next(rest, "")
     return others, found
+
+
+def _addresses(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
 
 
 def _port(text: str) -> int:

@@ -20,6 +20,7 @@ COMMANDS = {
     "beam_jobs.predict": "apache_beam",
     "beam_jobs.verify": "apache_beam",
     "pipeline.augment_sheet": "tensorflow",
+    "pipeline.data_service": "tensorflow",
     "pipeline.explain": "tensorflow",
     "pipeline.export": "tensorflow",
     "pipeline.predict": "tensorflow",

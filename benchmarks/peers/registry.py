@@ -70,6 +70,12 @@ PEERS = MappingProxyType(
             install="pip install 'tillroll[train]'",
             takes_workers=False,
         ),
+        "tf_data_map": Peer(
+            title="tf.data, image files, a plain map",
+            packages=("tensorflow",),
+            install="pip install 'tillroll[train]'",
+            takes_workers=False,
+        ),
         "tensorflow_datasets": Peer(
             title="TensorFlow Datasets",
             packages=("tensorflow-datasets", "tensorflow"),
@@ -82,6 +88,10 @@ PEERS = MappingProxyType(
         "webdataset": Peer(
             title="WebDataset, OpenCV",
             packages=("webdataset", "torch", "opencv-python-headless"),
+        ),
+        "litdata": Peer(
+            title="LitData, OpenCV",
+            packages=("litdata", "torch", "opencv-python-headless"),
         ),
         "streaming": Peer(
             title="MosaicML Streaming, OpenCV",

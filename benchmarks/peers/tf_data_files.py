@@ -25,17 +25,21 @@ def prepare(data_dir: str, folder: Path) -> None:
 
 def batches(folder: Path, output: Output, *, workers: int) -> Iterator[Any]:
     """Batches; tf.data counts its threads itself."""
+    return iter(made(folder, output, parallel_calls=tf.data.AUTOTUNE))
+
+
+def made(folder: Path, output: Output, *, parallel_calls: int | None) -> tf.data.Dataset:
+    """Makes a dataset that decodes so many images at a time; None for `map` without parallelism."""
     files = tf.data.Dataset.list_files(str(folder / "*/*.jpg"), shuffle=False)
 
     def load(path: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         label = tf.strings.to_number(tf.strings.split(path, "/")[-2], tf.int64)
         return decoded(tf.io.read_file(path), output), label
 
-    dataset = (
+    return (
         files.shuffle(files.cardinality())
         .repeat()
-        .map(load, num_parallel_calls=tf.data.AUTOTUNE)
+        .map(load, num_parallel_calls=parallel_calls)
         .batch(output.batch_size, drop_remainder=True)
         .prefetch(tf.data.AUTOTUNE)
     )
-    return iter(dataset)

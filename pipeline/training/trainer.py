@@ -1,6 +1,6 @@
 """Training and evaluation steps, the same for every strategy."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from pipeline.dataset import make_distributed_dataset
 from pipeline.distribution.parameter_server import is_parameter_server, worker_count
 from pipeline.evaluation.evaluator import Evaluation, Evaluator
 from pipeline.input.features import text_features
+from pipeline.input.services import check_services
 from pipeline.records.info import DatasetInfo
 from pipeline.tasks.base import Task, check_inputs
 from pipeline.training.backup_workers import BackupWorkerSteps, check_backup_workers
@@ -35,6 +36,8 @@ class Trainer:
         info: DatasetInfo,
         options: TrainOptions,
         config: Callable[[Any], Any] | None = None,
+        *,
+        services: Sequence[str] = (),
     ) -> None:
         """Makes model and optimizer under the strategy.
 
@@ -44,11 +47,14 @@ class Trainer:
           info: the dataset.
           options: options of the training.
           config: changes the task's InputConfig, such as its balance and augmentations.
+          services: addresses of data services that make the training batches, see
+            `make_distributed_dataset`; empty to make them here.
 
         Raises:
           ValueError: the task, the strategy and the options do not fit together.
         """
         self.task, self.strategy, self.info, self.options = task, strategy, info, options
+        self._services = services
         inputs = task.inputs(info)
         self.config = config(inputs) if config else inputs
         if self.config.sample_weights:
@@ -90,6 +96,8 @@ class Trainer:
                 f"global_batch_size {batch_size} can't be divided by {replicas} replicas that "
                 f"accumulate {parts} parts: choose a multiple of {replicas * parts}"
             )
+        if self._services:
+            check_services(self.strategy, self._services)
         if self.options.backup_workers is not None:
             self._check_backup_workers(self.options.backup_workers)
 
@@ -173,6 +181,7 @@ class Trainer:
                 config=config,
                 seed=self.options.seed,
                 start_step=start,
+                services=self._services,
             )
         )
 
