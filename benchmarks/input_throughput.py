@@ -208,7 +208,8 @@ def swept(run: Training, name: str, text: str) -> Training:
     field = name.replace("-", "_")
     images: dict[str, Any] = {"size": {"height": value, "width": value}}.get(name, {field: value})
     if name in ("parallel-reads", "block-length"):
-        images = {"reading": replace(config.reading, **{field: value})}
+        reading: dict[str, Any] = {field: value}
+        images = {"reading": replace(config.reading, **reading)}
     return replace(run, config=replace(config, **images))
 
 

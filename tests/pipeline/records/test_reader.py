@@ -16,7 +16,8 @@ from pipeline.config import InputConfig, Reading
 from pipeline.dataset import make_dataset
 from pipeline.input.index_dataset import InputShard, training_records
 from pipeline.records.info import load_info
-from pipeline.records.reader import RecordReader, _explanation, _read, _records, read_failure_in
+from pipeline.records.read_failure import read_failure_in
+from pipeline.records.reader import RecordReader, _explanation, _read, _records
 from pipeline.records.table import RecordTable, load_record_table, make_plan
 from pipeline.sampling.integer_math import NUMPY
 from schemas.file_names import index_name, shard_name
