@@ -2,11 +2,14 @@
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import tensorflow as tf
 
 from schemas.index import RecordIndex
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 EXCLUDE = (
     "python -m beam_jobs.verify tells what is wrong with it, and with --exclude leaves out all "
@@ -37,7 +40,7 @@ def explain(path: str, index_path: str, offset: int) -> str:
     return f"{path}: {named} at byte {offset} cannot be read; {EXCLUDE}"
 
 
-def read_failure_in(error: tf.errors.OpError) -> str | None:
+def read_failure_in(error: "tf.errors.OpError") -> str | None:
     """Returns the sentence about a record that can't be read, None for any other error.
 
     TensorFlow wraps it in the names of its operations.
