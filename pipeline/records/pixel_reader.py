@@ -107,11 +107,14 @@ class PixelReader:
         size = math.prod(self.shape)
         # Memory at such an address is taken by TensorFlow as it is.
         pixels = aligned_empty(len(numbers) * size, np.uint8).reshape(len(numbers), size)
+        opened: dict[int, tuple[OpenFile, FileState]] = {}  # each shard is looked at once
         for target, shard, position in zip(
             pixels, shards.tolist(), positions.tolist(), strict=True
         ):
             try:
-                self._copy(shard, position, target)
+                if shard not in opened:
+                    opened[shard] = self._file(shard)
+                self._copy(*opened[shard], shard, position, target)
             except (OSError, ValueError) as error:
                 offset = int(table.offset[position])
                 raise UnreadableRecordError(
@@ -120,14 +123,20 @@ class PixelReader:
         values = {name: ids[positions].astype(np.int64) for name, ids in self._categories.items()}
         return pixels.reshape(-1, *self.shape), values
 
-    def _copy(self, shard: int, position: int, target: npt.NDArray[np.uint8]) -> None:
-        """Copies the pixels of a record into the memory of a batch.
+    def _copy(
+        self,
+        file: OpenFile,
+        state: FileState,
+        shard: int,
+        position: int,
+        target: npt.NDArray[np.uint8],
+    ) -> None:
+        """Copies the pixels of a record, which lies in a file, into the memory of a batch.
 
         Raises:
           OSError: the file can't be read.
           ValueError: the record is damaged.
         """
-        file, state = self._file(shard)
         offset = int(self._table.offset[position])
         start = int(self._pixel_start[position])
         if start and self._verify != "always":
