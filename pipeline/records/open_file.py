@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 
 class FileState(NamedTuple):
-    """What the file system says of a file; it differs once the file is changed or replaced."""
+    """Facts that the file system tells of a file; they differ once it is changed or replaced."""
 
     device: int
     inode: int

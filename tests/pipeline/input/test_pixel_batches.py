@@ -46,7 +46,7 @@ def copy(tmp_path: Path, pixels: Path) -> Path:
 
 
 def both(make: Callable[..., Any], *arguments: Any, config: InputConfig, **options: Any) -> list:
-    """What is made with the reader that copies, and with the one that parses."""
+    """Makes datasets with the reader that copies, and with the one that parses."""
     configs = [
         dataclasses.replace(config, reading=Reading(portable=portable))
         for portable in (False, True)
