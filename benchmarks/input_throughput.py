@@ -4,10 +4,11 @@ Each stage is timed with all before it, in a process of its own; the time it add
 Beside it, in the same rounds, come the same pipeline with its shards read in sequence through a
 shuffle buffer, which tells what the exact order costs; its decoding alone, of records in memory,
 which no TensorFlow pipeline with this output can pass; and libjpeg-turbo with a resize, in
-processes that do nothing else. `--sweep` times the whole for each of several values of an option
-instead; of `data-dir`, for the same receipts stored in several ways; of `allocator`, with memory
-from "tensorflow", as tillroll chooses, from the C library ("system"), or from a shared library,
-such as tcmalloc, by its path.
+processes that do nothing else. A line says whether pixels were copied, in which case reading,
+parsing and decoding are one stage. `--sweep` times the whole for each of several values of an
+option instead; of `data-dir`, for the same receipts stored in several ways; of `allocator`, with
+memory from "tensorflow", as tillroll chooses, from the C library ("system"), or from a shared
+library, such as tcmalloc, by its path.
 """
 
 import importlib
@@ -23,7 +24,7 @@ if __name__ == "__main__":
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
 from benchmarks.harness.command import benchmark_parser
-from benchmarks.harness.contenders import SHUFFLE_BUFFER, Training, up_to
+from benchmarks.harness.contenders import SHUFFLE_BUFFER, Training, reader_of, up_to
 from benchmarks.harness.input_options import add_input_options, add_measuring_options, training_run
 from benchmarks.harness.timing import (
     Contender,
@@ -95,6 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         measured = {"this": results["device"]} | {name: Result.of(rounds[name]) for name in beside}
         besides = sweep_rows("beside", measured)
         print("", table(besides), *([missing] if missing else []), sep="\n")
+    print(reader_of(run))
     print(", ".join(machine().values()))
     if args.json:
         options = {name: str(value) for name, value in vars(args).items()}
@@ -208,7 +210,8 @@ def swept(run: Training, name: str, text: str) -> Training:
     field = name.replace("-", "_")
     images: dict[str, Any] = {"size": {"height": value, "width": value}}.get(name, {field: value})
     if name in ("parallel-reads", "block-length"):
-        images = {"reading": replace(config.reading, **{field: value})}
+        reading: dict[str, Any] = {field: value}
+        images = {"reading": replace(config.reading, **reading)}
     return replace(run, config=replace(config, **images))
 
 

@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from benchmarks.harness import timing
 from benchmarks.harness.command import benchmark_parser
-from benchmarks.harness.contenders import Training, distributed, up_to
+from benchmarks.harness.contenders import Training, distributed, reader_of, up_to
 from benchmarks.harness.input_options import add_input_options, add_measuring_options, training_run
 from benchmarks.harness.timing import Effort, Result, by_turns, machine, table, to_json
 from pipeline.distribution import strategies
@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     results = {name: Result.of(each) for name, each in rounds.items()}
     step_s = _step_s(args, highest=results["device"].images_per_s)
     steps = timing.in_new_process(_steps, run, effort, step_s)
-    _report(args, results, step_s, steps)
+    _report(args, results, step_s, steps, reader=reader_of(run))
     return 0
 
 
@@ -140,7 +140,12 @@ def _step_s(args: argparse.Namespace, *, highest: float) -> float:
 
 
 def _report(
-    args: argparse.Namespace, results: Mapping[str, Result], step_s: float, steps: Steps
+    args: argparse.Namespace,
+    results: Mapping[str, Result],
+    step_s: float,
+    steps: Steps,
+    *,
+    reader: str,
 ) -> None:
     wanted = args.batch_size / step_s
     sentence = verdict(
@@ -157,6 +162,7 @@ def _report(
         f"{min(steps.ready)} and at most {max(steps.ready)} batches ready"
     )
     print(sentence)
+    print(reader)
     print(", ".join(machine().values()))
     if args.json:
         args.json.write_text(

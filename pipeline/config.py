@@ -76,12 +76,24 @@ class Reading:
         object stores need to be fast, a batch is made of random blocks of evenly chosen shards:
         shares hold on average only, and `Balance.alpha` must be 1.
       parallel_reads: number of blocks read at a time; in local files, of batches.
-      buffer_bytes: bytes fetched by a request.
+      buffer_bytes: bytes fetched by a request of TensorFlow.
+      verify: when the checksums of records whose pixels this process copies out of local files, as
+        `portable` says, are verified: the first time that the process reads a record of a file and
+        again once the file has been changed ("first"), each time ("always"), or not at all
+        ("never"). All other records are read by TensorFlow, which verifies each time.
+      portable: makes datasets of TensorFlow's operations alone, which other processes can run, such
+        as workers of the tf.data service. Otherwise, this process itself copies raw pixels out of
+        local files, which is several times as fast as parsing the records that hold them. It does
+        so if each record is dealt by itself, images are not cropped, `buffer_bytes` is None and
+        `InputConfig.features` names no stored features but the image, the label and `NAME_id` of
+        categories. ParameterServerStrategy needs no option: its datasets are always portable.
     """
 
     block_length: int = 1
     parallel_reads: int | None = None
     buffer_bytes: int | None = None
+    verify: Literal["first", "always", "never"] = "first"
+    portable: bool = False
 
     def __post_init__(self) -> None:
         check_integer("block_length", self.block_length, example=32)
@@ -89,6 +101,9 @@ class Reading:
             value = getattr(self, name)
             if value is not None:
                 check_integer(name, value, example=32)
+        if self.verify not in ("first", "always", "never"):
+            raise ValueError(f"verify must be 'first' or 'always' or 'never', got {self.verify!r}")
+        check_type("portable", self.portable, bool, example="True")
 
 
 @dataclass(frozen=True, kw_only=True)

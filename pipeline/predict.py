@@ -29,7 +29,7 @@ from pipeline.dataset import make_evaluation_dataset
 from pipeline.distribution.host_memory import keep_host_memory
 from pipeline.records.files import read_file
 from pipeline.records.info import DatasetInfo, load_info
-from pipeline.records.reader import read_failure_in
+from pipeline.records.read_failure import read_failure_in
 from pipeline.serving.saved_model import DESCRIPTION, IMAGES
 from schemas.command_line import CommandParser, Flag, Options
 

@@ -21,6 +21,7 @@ _FIELDS: dict[Dtype, str] = {
     "float32": "float_list",
 }
 _FEATURES_TAG = b"\x0a"  # Example's field 1, length-delimited
+_FIRST, _SECOND = 0x0A, 0x12  # tags of the length-delimited fields 1 and 2 of any message
 _PYTHON_TYPES: dict[Dtype, set[type]] = {
     "bytes": {bytes},
     "string": {str},
@@ -131,6 +132,45 @@ def decode_example(
             items = [item.decode() for item in items]
         values[feature.name] = items if feature.ragged else items[0]
     return values
+
+
+def find_bytes(serialized: memoryview, name: str) -> slice:
+    """Finds where the only value of a feature of bytes or a string lies in an Example.
+
+    Nothing is parsed but the headers of what lies before it. They nest: a map entry of the key
+    "a" and the value "bc" is 0A 0B, then 0A 01 "a" and 12 06, then 0A 04 of the list of bytes,
+    then 0A 02 "bc". So the value lies at bytes 11 to 13.
+
+    Raises:
+      ValueError: the bytes are not an Example made by `encode_example`, or it has no such value.
+    """
+    features = _contents(serialized, slice(0, len(serialized)), _FIRST)
+    key = name.encode()
+    start = features.start
+    while start < features.stop:
+        entry = _contents(serialized, slice(start, features.stop), _FIRST)
+        stored_key = _contents(serialized, entry, _FIRST)
+        if serialized[stored_key] == key:
+            feature = _contents(serialized, slice(stored_key.stop, entry.stop), _SECOND)
+            values = _contents(serialized, feature, _FIRST)
+            value = _contents(serialized, values, _FIRST)
+            if value.stop != values.stop:
+                raise ValueError(f"feature {name} holds several values, 1 expected")
+            return value
+        start = entry.stop
+    raise ValueError(f"no feature {name}")
+
+
+def _contents(serialized: memoryview, within: slice, tag: int) -> slice:
+    """Returns where the contents of the field that begins a range lie; it must have this tag."""
+    start, length, shift = within.start + 1, 0, 0
+    while (group := serialized[start] if start < within.stop else 0) & 0x80:
+        length |= (group & 0x7F) << shift
+        start, shift = start + 1, shift + 7
+    end = start + 1 + (length | group << shift)
+    if start >= within.stop or serialized[within.start] != tag or end > within.stop:
+        raise ValueError(f"not a tf.train.Example: no field {tag:#04x} at byte {within.start}")
+    return slice(start + 1, end)
 
 
 def _header_bytes(serialized: memoryview) -> int:

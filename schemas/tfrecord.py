@@ -10,12 +10,17 @@ Format: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format
 
 import struct
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import google_crc32c
+import numpy as np
+import numpy.typing as npt
 
+# Slices of arrays share their memory, where bytes are copied.
+Bytes = TypeVar("Bytes", bytes, npt.NDArray[np.uint8])
 _HEADER = struct.Struct("<QI")  # payload length, masked CRC32C of these eight bytes
 _FOOTER = struct.Struct("<I")  # masked CRC32C of the payload
+PAYLOAD_START = _HEADER.size  # byte of a frame
 OVERHEAD_BYTES = _HEADER.size + _FOOTER.size
 _READ_BYTES = 1 << 20
 
@@ -43,7 +48,7 @@ def frame(payload: bytes) -> bytes:
     )
 
 
-def unframe(framed: bytes, offset: int) -> bytes:
+def unframe(framed: Bytes, offset: int) -> Bytes:
     """Returns the payload of one framed record; `offset` is its position in the file, for errors.
 
     Raises:
@@ -72,20 +77,20 @@ def read_records(file: SupportsRead) -> Iterator[tuple[int, bytes]]:
         offset += length + OVERHEAD_BYTES
 
 
-def _payload_length(header: bytes, offset: int) -> int:
+def _payload_length(header: Bytes, offset: int) -> int:
     if len(header) < _HEADER.size:
         raise CorruptRecordError(offset, "file ends inside a record's header")
-    length, crc = _HEADER.unpack(header)
+    length, crc = _HEADER.unpack(bytes(header))
     if crc != _masked_crc(header[:8]):
         raise CorruptRecordError(offset, "checksum of the record's length is wrong")
     return int(length)
 
 
-def _checked_payload(rest: bytes, length: int, offset: int) -> bytes:
+def _checked_payload(rest: Bytes, length: int, offset: int) -> Bytes:
     if len(rest) < length + _FOOTER.size:
         raise CorruptRecordError(offset, "file ends inside a record")
     payload = rest[:length]
-    if _FOOTER.unpack(rest[length:])[0] != _masked_crc(payload):
+    if _FOOTER.unpack(bytes(rest[length:]))[0] != _masked_crc(payload):
         raise CorruptRecordError(offset, "checksum of the record's bytes is wrong")
     return payload
 
@@ -100,7 +105,7 @@ def _read_exactly(file: SupportsRead, size: int) -> bytes:
     return b"".join(pieces)
 
 
-def _masked_crc(data: bytes) -> int:
+def _masked_crc(data: Bytes) -> int:
     """CRC32C as the format masks it: turned right by 15 bits, plus a constant, modulo 2**32."""
     # A CRC over bytes that hold their own CRC has weaknesses, so the format never stores a plain
     # one. Turning right by 15 bits puts the lowest 15 on top: of the CRC 1, 1 << 17 = 00020000, and

@@ -20,6 +20,7 @@ from pipeline.input.decode import decode_batches
 from pipeline.input.features import feature_spec
 from pipeline.input.index_dataset import InputShard, TensorArrays, batch_positions, training_records
 from pipeline.input.input_pipeline import InputPipeline
+from pipeline.input.pixel_batches import pixel_batches, why_parsed
 from pipeline.records.info import load_info
 from pipeline.records.reader import RecordReader
 from pipeline.records.table import make_plan
@@ -80,7 +81,8 @@ def training(run: Training, *, stage: str = "device") -> Iterator[Any]:
     """Batches up to a stage, the last of `STAGES` that is done.
 
     "batch" makes whole elements, augmentations included; "device" gives them to the replicas. All
-    before it is what one input pipeline does for itself.
+    before it is what one input pipeline does for itself. Pixels that are copied come at once:
+    "read", "parse" and "decode" are the same then.
     """
     if stage == "device" and run.workers > 1:
         return _of_workers(run)
@@ -97,6 +99,16 @@ def training(run: Training, *, stage: str = "device") -> Iterator[Any]:
     numbers = training_records(elements.table, plan, InputShard(), start_step=run.start_step)
     if stage == "plan":
         return iter(numbers.prefetch(tf.data.AUTOTUNE))
+    if elements.pixel_reader:
+        images = pixel_batches(
+            elements.pixel_reader,
+            numbers,
+            elements.info,
+            run.config,
+            (),
+            batch_size=run.batch_size,
+        )
+        return iter(images.prefetch(tf.data.AUTOTUNE))
     records = elements.reader.read(
         numbers, batch_size=run.batch_size, block_length=run.config.reading.block_length
     )
@@ -120,6 +132,21 @@ def training(run: Training, *, stage: str = "device") -> Iterator[Any]:
         records, seeds, elements.info, run.config, (), batch_size=run.batch_size
     )
     return iter(decoded.prefetch(tf.data.AUTOTUNE))
+
+
+def reader_of(run: Training) -> str:
+    """Says in a sentence by which reader the whole pipeline reads."""
+    reason = why_parsed(load_info(run.data_dir), run.config) or _why_slowed(run)
+    if reason is None:
+        return "reader: pixels are copied out of the files"
+    return f"reader: TensorFlow parses the records, as {reason}"
+
+
+def _why_slowed(run: Training) -> str | None:
+    """Tells why the run has a reader of its own, which makes records; None if it has not."""
+    if run.order != "dealt":
+        return "they come in another order"
+    return "they come slower" if run.slow_reading_ms or run.slow_decoding_ms else None
 
 
 def distributed(run: Training, *, produced: tf.Variable | None = None) -> Iterator[Any]:
@@ -206,7 +233,8 @@ def _load(run: Training, *, decoding: bool) -> InputPipeline:
         elements.reader, run.slow_reading_ms, run.slow_decoding_ms if decoding else 0.0
     )
     reader: Any = slow
-    return dataclasses.replace(elements, reader=reader)
+    pixel_reader = None if _why_slowed(run) else elements.pixel_reader
+    return dataclasses.replace(elements, reader=reader, pixel_reader=pixel_reader)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,6 +21,7 @@ if __name__ == "__main__":
 from benchmarks.harness.command import benchmark_parser
 from benchmarks.harness.input_options import add_image_options, add_measuring_options
 from benchmarks.harness.timing import Contender, Effort, Result, by_turns, machine, table, to_json
+from benchmarks.peers import tillroll
 from benchmarks.peers.comparison import (
     comparison_rows,
     draw,
@@ -77,6 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     results = fastest({settings[label]: Result.of(each) for label, each in rounds.items()})
     command = ["python", "-m", "benchmarks.peers", *(sys.argv[1:] if argv is None else argv)]
     about = _about(args, reference, output)
+    if "tillroll" in results:
+        about += f" tillroll's {tillroll.reader(args.data_dir, output)}."
     _report(args, results, readiness, about=about, command=command)
     return 0
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.contenders import Training, training
+from benchmarks.harness.contenders import Training, reader_of, training
 from benchmarks.peers.output import Output
 from pipeline.config import InputConfig
 
@@ -23,6 +23,15 @@ def prepare(data_dir: str, folder: Path) -> None:
 
 def batches(folder: Path, output: Output, *, workers: int) -> Iterator[Any]:
     """Batches; tf.data counts its threads itself."""
+    return training(_run(str(folder / _DATASET), output))
+
+
+def reader(data_dir: str, output: Output) -> str:
+    """Says in a sentence by which of its readers it makes the batches."""
+    return reader_of(_run(data_dir, output))
+
+
+def _run(data_dir: str, output: Output) -> Training:
     config = InputConfig(
         height=output.height,
         width=output.width,
@@ -30,5 +39,4 @@ def batches(folder: Path, output: Output, *, workers: int) -> Iterator[Any]:
         fit=output.fit,
         dtype=output.dtype,
     )
-    data_dir = str(folder / _DATASET)
-    return training(Training(data_dir=data_dir, config=config, batch_size=output.batch_size))
+    return Training(data_dir=data_dir, config=config, batch_size=output.batch_size)

@@ -48,7 +48,7 @@ def decode_batches(
       features of which `read_features` makes `names`.
     """
     columns = _columns(names, info, config)
-    shape = _raw_shape(info)
+    shape = raw_shape(info)
     if shape and not config.crop:  # stored pixels of one size are parsed and fitted in batches
 
         def stored_pixels(serialized: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
@@ -93,7 +93,7 @@ def _columns(names: Sequence[str], info: DatasetInfo, config: InputConfig) -> se
     return {column for name in names for column in stored_feature(name, info, config)}
 
 
-def _raw_shape(info: DatasetInfo) -> tuple[int, int, int] | None:
+def raw_shape(info: DatasetInfo) -> tuple[int, int, int] | None:
     """Returns the shape of all stored images if they are stored as pixels, else None."""
     stored = info.manifest.build_options.get("image", {})
     if stored.get("encoding") != "raw":
@@ -110,7 +110,7 @@ def _image(
 ) -> tf.Tensor:
     """Decodes the image of a parsed record, or the window that `seed` draws."""
     encoded, size = values[ENCODED], stored_size(values)
-    shape = _raw_shape(info)
+    shape = raw_shape(info)
     if not config.crop:
         if shape:
             return raw_images(_pixels(encoded, *shape), config)

@@ -21,9 +21,11 @@ from pipeline.input.index_dataset import (
     evaluation_records,
     training_records,
 )
+from pipeline.input.pixel_batches import load_pixel_reader, pixel_batches
 from pipeline.input.unbroken import unbroken
 from pipeline.option_checks import as_integer, check_type
 from pipeline.records.info import DatasetInfo
+from pipeline.records.pixel_reader import PixelReader
 from pipeline.records.reader import RecordReader
 from pipeline.records.table import RecordTable, check_batch_size, load_record_table, make_plan
 from pipeline.sampling.phases import PhasedPlan
@@ -40,6 +42,10 @@ class InputPipeline:
     """The input pipeline of one process, for training and for evaluation.
 
     `_batches` holds the whole chain.
+
+    Attributes:
+      pixel_reader: reads the pixels of whole batches; None where `reader` reads records, which are
+        parsed.
     """
 
     info: DatasetInfo
@@ -48,6 +54,7 @@ class InputPipeline:
     config: InputConfig
     table: RecordTable
     reader: RecordReader
+    pixel_reader: PixelReader | None
 
     @classmethod
     @_as_written
@@ -92,6 +99,7 @@ class InputPipeline:
             config=config,
             table=table,
             reader=reader,
+            pixel_reader=load_pixel_reader(info, split, table, config),
         )
 
     @_as_written
@@ -231,9 +239,14 @@ class InputPipeline:
 
         # Records, seeds and keys are three datasets in lock-step: all follow from the plan and have
         # one element for each record, or for each batch, of the same steps. So they are zipped.
-        serialized = self.reader.read(records, batch_size=size, block_length=mode.block_length)
-        seeds = keys.flat_map(lambda key: tf.data.Dataset.from_tensor_slices(key.seed))
-        decoded = decode_batches(serialized, seeds, self.info, config, stored, batch_size=size)
+        if self.pixel_reader:
+            decoded = pixel_batches(
+                self.pixel_reader, records, self.info, config, stored, batch_size=size
+            )
+        else:
+            serialized = self.reader.read(records, batch_size=size, block_length=mode.block_length)
+            seeds = keys.flat_map(lambda key: tf.data.Dataset.from_tensor_slices(key.seed))
+            decoded = decode_batches(serialized, seeds, self.info, config, stored, batch_size=size)
         batches = unbroken(
             tf.data.Dataset.zip((keys.enumerate(), decoded)).map(
                 lambda numbered, batch: (numbered[0], make(numbered[1], *batch)),

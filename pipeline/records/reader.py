@@ -1,13 +1,13 @@
 """Records read by offset, in C++, inside the graph."""
 
 import glob
-import re
 from typing import Any, NamedTuple
 
 import numpy.typing as npt
 import tensorflow as tf
 
 from pipeline.config import Reading
+from pipeline.records.read_failure import ENDED, EXCLUDE, RESUME
 from pipeline.records.table import ALIGNMENT, RecordTable
 
 _LOCAL_READS = 4  # batches: one at a time is half as fast, more are no faster
@@ -16,20 +16,6 @@ _LOCAL_READS = 4  # batches: one at a time is half as fast, more are no faster
 _REMOTE_READS = 16
 _INT64_BYTES = 8
 _RECORD = tf.TensorSpec([], tf.string)
-_EXCLUDE = (
-    "python -m beam_jobs.verify tells what is wrong with it, and with --exclude leaves out all "
-    "that is damaged, records of a missing shard too; pipeline.train then goes on with --other-data"
-)
-_RESUME = "make the dataset again, with start_step; pipeline.train goes on from its last checkpoint"
-_ENDED = (
-    "is missing: if receipts had to be forgotten, this version of the dataset has ended; the "
-    "newest one has the others, and pipeline.train goes on with it by --other-data. If not, python "
-    "-m beam_jobs.verify tells what is wrong"
-)
-_SENTENCE = re.compile(
-    rf"assertion failed: \[(.*?(?:{'|'.join(map(re.escape, (_EXCLUDE, _RESUME, _ENDED)))}))\]",
-    re.DOTALL,
-)
 
 
 class ReadRequest(NamedTuple):
@@ -68,9 +54,9 @@ class RecordReader:
                 index_patterns=tf.constant([glob.escape(path) for path in table.index_paths]),
                 index_starts=tf.constant(table.index_starts),
                 ends=tf.constant(table.shard_ends),
-                offset=_shared(table.offset),
-                order=None if table.order is None else _shared(table.order),
-                contiguous=_shared(table.contiguous),
+                offset=shared(table.offset),
+                order=None if table.order is None else shared(table.order),
+                contiguous=shared(table.contiguous),
                 buffer_bytes=tf.constant(buffer_bytes, tf.int64),
             )
 
@@ -193,7 +179,7 @@ class _Shards(NamedTuple):
         return tf.cond(
             tf.size(tf.io.matching_files(tf.gather(self.index_patterns, shard))) > 0,
             lambda: self._fail_by_id(single),
-            lambda: _failure([tf.gather(self.index_paths, shard), " ", _ENDED]),
+            lambda: _failure([tf.gather(self.index_paths, shard), " ", ENDED]),
         )
 
     def _fail_by_id(self, single: ReadRequest) -> tf.Tensor:
@@ -223,7 +209,7 @@ class _Shards(NamedTuple):
                 " at byte ",
                 tf.strings.as_string(request.offset),
                 " cannot be read; ",
-                _EXCLUDE,
+                EXCLUDE,
             ]
         )
 
@@ -287,28 +273,19 @@ def _explanation(shards: _Shards, numbers: tf.Tensor) -> tf.Tensor:
     def second_attempt(_: tf.Tensor) -> tf.Tensor:
         requested, _ = tf.unique(shards.requests(numbers).shard)
         paths = tf.strings.reduce_join(tf.gather(shards.paths, requested), separator=", ")
-        return _failure([paths, " could be read at the second attempt only: ", _RESUME])
+        return _failure([paths, " could be read at the second attempt only: ", RESUME])
 
     again = tf.data.Dataset.from_tensor_slices(numbers).flat_map(attempt)
     # An error takes its record out of this batch, which is whole only where there was none.
     all_read = again.batch(tf.size(numbers, tf.int64), drop_remainder=True)
     behind = tf.data.Dataset.from_tensors(numbers).map(
-        lambda _: _failure(["an earlier record of this batch cannot be read: ", _RESUME])
+        lambda _: _failure(["an earlier record of this batch cannot be read: ", RESUME])
     )
     errors = all_read.map(second_attempt).concatenate(behind)
     return tf.data.experimental.to_variant(errors)
 
 
-def read_failure_in(error: tf.errors.OpError) -> str | None:
-    """Returns the sentence about a record that can't be read, None for any other error.
-
-    TensorFlow wraps it in the names of its operations.
-    """
-    found = _SENTENCE.search(error.message)
-    return found and found[1]
-
-
-def _shared(array: npt.NDArray[Any]) -> tf.Tensor:
+def shared(array: npt.NDArray[Any]) -> tf.Tensor:
     """Makes a tensor of the array's own memory: millions of records are too many to hold twice."""
     if array.ctypes.data % ALIGNMENT:  # not made by `aligned_empty`
         return tf.constant(array)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from pipeline.records.files import is_remote, reason
 from pipeline.records.info import DATA_DIR_VARIABLE, load_info, why_ended
+from pipeline.records.open_file import OpenFile
 from pipeline.records.table import read_index
 from schemas.example import decode_example
 from schemas.receipt import Feature
@@ -71,7 +72,7 @@ class Records:
         self._paths: tuple[str, ...] = files["paths"]
         self._shard_ends: npt.NDArray[np.int64] = files["shard_ends"]
         self._offset, self._length = columns["offset"], columns["length"]
-        self._open = functools.lru_cache(_OPEN_SHARDS)(_OpenFile)
+        self._open = functools.lru_cache(_OPEN_SHARDS)(OpenFile)
 
     def __len__(self) -> int:
         return len(self._offset)
@@ -116,7 +117,7 @@ class Records:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._open = functools.lru_cache(_OPEN_SHARDS)(_OpenFile)
+        self._open = functools.lru_cache(_OPEN_SHARDS)(OpenFile)
 
     def _position_in_shard(self, shard: int, number: int) -> int:
         """Returns the row of a record in the index of its shard, which has those left out, too.
@@ -127,24 +128,6 @@ class Records:
         [stored] = [each for each in self.info.split(self.split).shards if each.name == name]
         rows = np.delete(np.arange(stored.records), self.info.excluded.positions(name))
         return int(rows[number - self._shard_ends[shard]])  # from the end of the shard
-
-
-class _OpenFile:
-    """A file that is open as long as somebody holds this object.
-
-    Another thread may still read from a file when the cache drops it, so nobody else may close it.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-    def read(self, size: int, offset: int) -> bytes:
-        """Reads from a place of the file: processes and threads share no position in it."""
-        return os.pread(self._descriptor, size, offset)
-
-    def __del__(self) -> None:
-        if hasattr(self, "_descriptor"):  # it isn't where the file can't be opened
-            os.close(self._descriptor)
 
 
 def decode_record(features: tuple[Feature, ...], serialized: bytes) -> dict[str, Any]:

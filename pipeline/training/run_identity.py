@@ -50,6 +50,8 @@ FREE_INPUT_OPTIONS = (
     "placement",
     "reading.parallel_reads",
     "reading.buffer_bytes",
+    "reading.verify",
+    "reading.portable",
 )
 _FORMAT, _VERSION = "tillroll-run", 1
 

@@ -14,7 +14,7 @@ pytest.importorskip("tensorflow")
 from benchmarks import input_throughput
 from benchmarks.harness import contenders
 from benchmarks.harness.addresses import reserved_addresses
-from benchmarks.harness.contenders import Training, training
+from benchmarks.harness.contenders import Training, reader_of, training
 from benchmarks.harness.timing import Contender, Result
 from benchmarks.input_throughput import (
     SWEEPS,
@@ -145,6 +145,20 @@ def test_a_ceiling_of_decoding_is_no_ceiling_of_pixels(tmp_path: Path):
     found, missing = others(run, tmp_path)
     assert len(found) == 2
     assert missing == "no ceiling: pixels need no decoding"
+
+
+def test_a_ladder_over_pixels_copies_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    directory = write_dataset(tmp_path / "receipts", raw=True)
+    arguments = [str(directory), *SMALL, "--sweep", "parallel-reads", "--values", "1", "2"]
+    assert input_throughput.main(arguments) == 0
+    assert "reader: pixels are copied out of the files\n" in capsys.readouterr().out
+    run = Training(data_dir=str(directory), config=InputConfig(), batch_size=8)
+    copied, parsed = (
+        next(training(each, stage="decode")) for each in (run, replace(run, order="memory"))
+    )
+    assert copied[0].shape == parsed[0].shape == (8, 256, 256, 3)
+    slow = replace(run, slow_reading_ms=1.0)
+    assert reader_of(slow).endswith("TensorFlow parses the records, as they come slower")
 
 
 def test_workers_take_part_in_every_step(directory: Path):

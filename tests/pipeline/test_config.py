@@ -106,6 +106,11 @@ def test_reading(name: str):
         Reading(**{name: 0})
 
 
+def test_verify():
+    with pytest.raises(ValueError, match="must be 'first' or 'always' or 'never', got 'once'"):
+        Reading(verify="once")
+
+
 class _Op:
     """An augmentation that was not put into a tuple."""
 
@@ -171,6 +176,7 @@ def test_types_of_input_config(options: dict[str, Any], sentence: str):
             {"buffer_bytes": 1e6},
             "buffer_bytes must be an integer, such as 32, got 1000000.0",
         ),
+        (Reading, {"portable": 1}, "portable must be of type bool, such as True, got 1"),
         (RandomCrop, {"min_side": "0.7"}, "min_side must be a number, such as 0.7, got '0.7'"),
         (RandomCrop, {"min_visible": None}, "min_visible must be a number, such as 0.3, got None"),
     ],

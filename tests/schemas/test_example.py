@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.example import decode_example, encode_example, extend_example, parse_example
+from schemas.example import (
+    decode_example,
+    encode_example,
+    extend_example,
+    find_bytes,
+    parse_example,
+)
 from schemas.receipt import Dtype, Feature
 
 
@@ -287,3 +293,40 @@ def test_tensorflow_reads_and_writes_the_same_bytes() -> None:
     assert list(stored["b/floats"].float_list.value) == [0.5, -2.0]
     assert list(stored["c/text"].bytes_list.value) == ["Käse €".encode()]
     assert message.SerializeToString(deterministic=True) == serialized
+
+
+LONG = bytes(range(256)) * 80  # its length takes a varint of three bytes
+
+
+@pytest.mark.parametrize("value", [b"", b"x", LONG[:127], LONG[:128], LONG])
+def test_bytes_are_found_without_parsing(value: bytes):
+    """Before other features, behind them, and where some were added."""
+    serialized = encode_example(ALL_KINDS, {**VALUES, "d/bytes": value})
+    more = extend_example(serialized, [feature("a", "bytes")], {"a": b"added"})
+    for example in (serialized, more):
+        assert example[find_bytes(memoryview(example), "d/bytes")] == value
+        assert example[find_bytes(memoryview(example), "c/text")] == "Käse €".encode()
+    assert more[find_bytes(memoryview(more), "a")] == b"added"
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("d", "no feature d"),
+        ("e/texts", "feature e/texts holds several values, 1 expected"),
+        ("g/float", "not a tf.train.Example: no field 0x0a at byte"),
+    ],
+)
+def test_bytes_that_are_not_there_are_not_found(name: str, sentence: str):
+    with pytest.raises(ValueError, match=sentence):
+        find_bytes(memoryview(encode_example(ALL_KINDS, VALUES)), name)
+
+
+@pytest.mark.parametrize("tail", [b"", b"\xff" * 12])
+def test_bytes_are_not_found_in_a_part_of_an_example(tail: bytes):
+    """A damaged length may point anywhere, or go on without end."""
+    serialized = encode_example([feature("d", "bytes")], {"d": LONG[:300]})
+    start = find_bytes(memoryview(serialized), "d").start
+    for end in range(start + 1):
+        with pytest.raises(ValueError, match=r"not a tf\.train\.Example"):
+            find_bytes(memoryview(serialized[:end] + tail), "d")

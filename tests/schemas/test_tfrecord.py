@@ -3,6 +3,7 @@
 import io
 from typing import BinaryIO
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -127,3 +128,15 @@ def test_unframe_refuses_another_length(framed: bytes, sentence: str) -> None:
         unframe(framed, 77)
     assert str(caught.value) == sentence
     assert caught.value.offset == 77
+
+
+def test_an_array_is_unframed_without_a_copy():
+    framed = np.frombuffer(frame(b"payload"), np.uint8).copy()
+    payload = unframe(framed, 0)
+    assert payload.tobytes() == b"payload"
+    assert np.shares_memory(payload, framed)
+    for damaged in range(len(framed)):
+        framed[damaged] ^= 1
+        with pytest.raises(CorruptRecordError):
+            unframe(framed, 0)
+        framed[damaged] ^= 1

@@ -1,7 +1,8 @@
 """Files of a built dataset, read, changed and damaged."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from schemas.example import decode_example
@@ -22,6 +23,8 @@ from schemas.versions import FIRST_VERSION, Versions
 # The shard of the fixture `dataset` that tests read and damage.
 SHARD = shard_name("train", 2)
 INDEX = index_name(SHARD)
+# What `damaged` can do to one record, beside a "missing file".
+FAULTS = ("payload", "checksum", "length", "checksum of length", "cut off", "ends before")
 # Of version 1.
 MANIFEST = manifest_name(FIRST_VERSION)
 STATISTICS = statistics_name(FIRST_VERSION)
@@ -93,6 +96,26 @@ def flip(path: Path, position: int) -> None:
     data = bytearray(path.read_bytes())
     data[position] ^= 1
     path.write_bytes(data)
+
+
+@contextmanager
+def damaged(path: Path, fault: str, offset: int, length: int) -> Iterator[None]:
+    """A shard with something wrong with one record."""
+    whole = path.read_bytes()
+    flip = {"length": 0, "checksum of length": 9, "payload": 60, "checksum": length - 1}
+    if fault == "missing file":
+        path.unlink()
+    elif fault == "cut off":
+        path.write_bytes(whole[: offset + length // 2])
+    elif fault == "ends before":
+        path.write_bytes(whole[:offset])
+    else:
+        at = offset + flip[fault]
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
+    try:
+        yield
+    finally:
+        path.write_bytes(whole)
 
 
 def change_manifest(directory: Path, change: Callable[[dict], None]) -> None:

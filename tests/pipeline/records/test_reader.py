@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +15,14 @@ from pipeline.config import InputConfig, Reading
 from pipeline.dataset import make_dataset
 from pipeline.input.index_dataset import InputShard, training_records
 from pipeline.records.info import load_info
-from pipeline.records.reader import RecordReader, _explanation, _read, _records, read_failure_in
+from pipeline.records.read_failure import read_failure_in
+from pipeline.records.reader import RecordReader, _explanation, _read, _records
 from pipeline.records.table import RecordTable, load_record_table, make_plan
 from pipeline.sampling.integer_math import NUMPY
 from schemas.file_names import index_name, shard_name
 from schemas.index import RecordIndex
 from tests.support.dataset_factory import exclude, read_index, write_dataset
+from tests.support.dataset_files import FAULTS, damaged
 
 pytestmark = pytest.mark.slow
 
@@ -147,29 +148,6 @@ def test_any_number_of_shards_and_pipelines(tmp_path: Path, shards: int):
             ]
         )
         assert list(dataset.as_numpy_iterator()) == expected(directory, table, own, shards)
-
-
-@contextmanager
-def damaged(path: Path, fault: str, offset: int, length: int) -> Iterator[None]:
-    """A shard with something wrong with one record."""
-    whole = path.read_bytes()
-    flip = {"length": 0, "checksum of length": 9, "payload": 60, "checksum": length - 1}
-    if fault == "missing file":
-        path.unlink()
-    elif fault == "cut off":
-        path.write_bytes(whole[: offset + length // 2])
-    elif fault == "ends before":
-        path.write_bytes(whole[:offset])
-    else:
-        at = offset + flip[fault]
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
-    try:
-        yield
-    finally:
-        path.write_bytes(whole)
-
-
-FAULTS = ("payload", "checksum", "length", "checksum of length", "cut off", "ends before")
 
 
 @pytest.mark.parametrize(("block_length", "parallel_reads"), [(1, 1), (8, 1), (8, 4)])

@@ -1,0 +1,182 @@
+"""Raw pixels copied out of local shards, without TensorFlow and without parsing a record twice."""
+
+import functools
+import math
+import threading
+from collections.abc import Collection, Mapping
+from typing import Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.records.info import DatasetInfo
+from pipeline.records.open_file import FileState, OpenFile
+from pipeline.records.read_failure import explain
+from pipeline.records.table import RecordTable, aligned_empty, read_index
+from schemas.example import find_bytes
+from schemas.tfrecord import PAYLOAD_START, unframe
+
+Verify = Literal["first", "always", "never"]
+
+# A process may open 1,024 files on most machines, and some datasets have more shards.
+_OPEN_SHARDS = 256
+_ENCODED = "image/encoded"
+
+
+class UnreadableRecordError(ValueError):
+    """A record can't be read; the text is the sentence of `pipeline.records.read_failure`."""
+
+
+class PixelReader:
+    """Reads pixels of one size by the numbers of their records, and their categories.
+
+    A record is read whole the first time: its checksums are verified, and the place of its pixels
+    is found and kept. Later, the pixels alone are copied from the kernel's cache to where the batch
+    wants them. Files are read by `preadv`, not mapped: a mapped file that is cut off ends the
+    process by SIGBUS, where a read only returns less. What is known of a shard's records is
+    forgotten once the file system says that the file was changed.
+
+    Threads may share the object.
+
+    Attributes:
+      shape: (height, width, channels) of the stored pixels.
+    """
+
+    def __init__(
+        self,
+        table: RecordTable,
+        *,
+        length: npt.NDArray[np.int32],
+        categories: Mapping[str, npt.NDArray[np.int32]],
+        shape: tuple[int, int, int],
+        verify: Verify,
+    ) -> None:
+        """Reads nothing yet.
+
+        Args:
+          table: where the records lie.
+          length: bytes of the frame of each record, [records], shard by shard.
+          categories: name to value of each record, [records], shard by shard.
+          shape: (height, width, channels) of the stored pixels.
+          verify: as in `pipeline.config.Reading`.
+        """
+        self.shape = shape
+        self._table = table
+        self._length = length
+        self._categories = categories
+        self._verify = verify
+        # Byte of its frame at which a record's pixels start; 0 where that is not known yet.
+        self._pixel_start = np.zeros(len(table), np.int32)
+        self._states: dict[int, FileState] = {}
+        self._lock = threading.Lock()
+        self._open = functools.lru_cache(_OPEN_SHARDS)(OpenFile)
+
+    @classmethod
+    def load(
+        cls,
+        info: DatasetInfo,
+        split: str,
+        table: RecordTable,
+        *,
+        categories: Collection[str],
+        shape: tuple[int, int, int],
+        verify: Verify,
+    ) -> Self:
+        """Loads the columns of the record index that the reader needs beside those of the table."""
+        columns = {name: f"category/{name}" for name in categories}
+        _, found = read_index(
+            info, split, dict.fromkeys(("length", *columns.values()), np.dtype(np.int32))
+        )
+        values = {name: found[column] for name, column in columns.items()}
+        return cls(table, length=found["length"], categories=values, shape=shape, verify=verify)
+
+    def read(
+        self, numbers: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.uint8], dict[str, npt.NDArray[np.int64]]]:
+        """Reads records by their numbers in the table, int64 [n].
+
+        Returns:
+          Pixels, uint8 [n, height, width, channels], and the categories by their names, int64 [n].
+
+        Raises:
+          UnreadableRecordError: a record is damaged, or its file is missing or can't be read.
+        """
+        table = self._table
+        positions = numbers if table.order is None else table.order[numbers]
+        shards = np.searchsorted(table.shard_ends, positions, side="right")
+        size = math.prod(self.shape)
+        # Memory at such an address is taken by TensorFlow as it is.
+        pixels = aligned_empty(len(numbers) * size, np.uint8).reshape(len(numbers), size)
+        opened: dict[int, tuple[OpenFile, FileState]] = {}  # each shard is looked at once
+        for target, shard, position in zip(
+            pixels, shards.tolist(), positions.tolist(), strict=True
+        ):
+            try:
+                if shard not in opened:
+                    opened[shard] = self._file(shard)
+                self._copy(*opened[shard], shard, position, target)
+            except (OSError, ValueError) as error:
+                offset = int(table.offset[position])
+                raise UnreadableRecordError(
+                    explain(table.paths[shard], table.index_paths[shard], offset)
+                ) from error
+        values = {name: ids[positions].astype(np.int64) for name, ids in self._categories.items()}
+        return pixels.reshape(-1, *self.shape), values
+
+    def _copy(
+        self,
+        file: OpenFile,
+        state: FileState,
+        shard: int,
+        position: int,
+        target: npt.NDArray[np.uint8],
+    ) -> None:
+        """Copies the pixels of a record, which lies in a file, into the memory of a batch.
+
+        Raises:
+          OSError: the file can't be read.
+          ValueError: the record is damaged.
+        """
+        offset = int(self._table.offset[position])
+        start = int(self._pixel_start[position])
+        if start and self._verify != "always":
+            file.read_into(target, offset + start)
+            return
+        framed = np.empty(self._length[position], np.uint8)
+        file.read_into(framed, offset)
+        unverified = self._verify == "never"
+        payload = framed[PAYLOAD_START:] if unverified else unframe(framed, offset)
+        place = find_bytes(payload.data, _ENCODED)
+        if place.stop - place.start != target.size:
+            raise ValueError(
+                f"record holds {place.stop - place.start} bytes of pixels, {target.size} expected"
+            )
+        target[:] = payload[place]
+        with self._lock:
+            # Another thread may have found meanwhile that the file was changed. What was read here
+            # then says nothing of what comes next.
+            if self._states[shard] == state:
+                self._pixel_start[position] = PAYLOAD_START + place.start
+
+    def _file(self, shard: int) -> tuple[OpenFile, FileState]:
+        """Opens a shard, or finds it open, and forgets what was known of it if it was changed.
+
+        Raises:
+          OSError: it is missing, or can't be opened.
+        """
+        path = self._table.paths[shard]
+        file = self._open(path)
+        state = file.state()
+        if state is None:  # what was deleted must not be read any longer, though it could be
+            self._open.cache_clear()
+            file = self._open(path)
+            state = file.state()
+            if state is None:
+                raise FileNotFoundError(path)
+        if self._states.get(shard) != state:
+            with self._lock:
+                if shard in self._states:
+                    ends = self._table.shard_ends
+                    self._pixel_start[ends[shard - 1] if shard else 0 : ends[shard]] = 0
+                self._states[shard] = state
+        return file, state
