@@ -11,7 +11,7 @@ from pipeline.config import InputConfig
 from pipeline.distribution.parameter_server import is_parameter_server, worker_count
 from pipeline.input.index_dataset import InputShard
 from pipeline.input.input_pipeline import InputPipeline
-from pipeline.input.services import check_services, through_services
+from pipeline.input.services import check_services, portable, through_services
 from pipeline.records.info import load_info
 from pipeline.records.table import check_batch_size
 
@@ -117,10 +117,10 @@ def make_distributed_dataset(
     """
     _check_strategy(strategy)
     info = load_info(data_dir, version=version)
-    pipeline = InputPipeline.load(info, split, global_batch_size, config)
-
     if services:
         check_services(strategy, services)
+        config = portable(config or InputConfig())
+    pipeline = InputPipeline.load(info, split, global_batch_size, config)
 
     def make(context: tf.distribute.InputContext) -> tf.data.Dataset:
         shard = _shard(strategy, context)

@@ -12,10 +12,12 @@ pipeline of the training has a job of its own at each of them.
 import socket
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
 
+from pipeline.config import InputConfig
 from pipeline.distribution.parameter_server import is_parameter_server
 from pipeline.input.unbroken import unbroken
 
@@ -69,6 +71,11 @@ def _wait_for(address: str, deadline: float) -> None:
                     "pipeline.data_service there, or leave the address out"
                 ) from error
             time.sleep(_RETRY_S)
+
+
+def portable(config: InputConfig) -> InputConfig:
+    """Changes options so that datasets are made of operations that another process can run."""
+    return replace(config, reading=replace(config.reading, portable=True))
 
 
 def is_lost_service(error: tf.errors.OpError) -> bool:
