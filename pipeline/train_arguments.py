@@ -43,7 +43,12 @@ TRAINING = Options(
     seed=Flag(metavar="SEED"),
     steps_per_call=Flag(metavar="STEPS"),
     backup_workers=Flag(metavar="WORKERS"),
-    train_only=Flag(metavar="NAMES", default="all"),
+    train_only=Flag(
+        metavar="NAMES",
+        default="all",
+        help="layers that are trained, while all others stay as they are: head for the heads of "
+        "the task, or names of layers, with commas",
+    ),
 )
 RUN = Options(
     RunOptions,

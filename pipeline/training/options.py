@@ -30,8 +30,8 @@ class TrainOptions:
       backup_workers: with parameter servers, the number of workers that a step does not wait for.
         It takes the gradients of the others, of whichever come first, as one global batch. None
         for workers that never wait for each other.
-      train_only: the layers that are trained, while all others stay as they are: "head" for the
-        heads of the task, or names of layers; empty for all.
+      train_only: names of the layers that are trained, while all others stay as they are; "head"
+        stands for the heads of the task. Without a name, all are trained.
     """
 
     steps: int = 1000
