@@ -56,6 +56,7 @@ from pipeline.training.prometheus import PrometheusServer
 from pipeline.training.run_directory import CHECKPOINTS, RunFolder
 from pipeline.training.run_files import StoreError, store_errors
 from pipeline.training.run_lock import RunFolderInUseError
+from pipeline.training.trained_variables import trained_sentence
 from pipeline.training.trainer import Trainer
 from pipeline.warm_start import init_from
 
@@ -144,9 +145,18 @@ def _train(
             warn = _warn if folder.is_chief else lambda _: None
             with store_errors(args.run_dir):
                 checkpoints = resume(trainer, folder, run_options, warn=warn)
-            began_with = init_from(trainer, folder, checkpoints.newest, args.init_from, warn=warn)
+            began_with = init_from(
+                trainer,
+                folder,
+                checkpoints.newest,
+                args.init_from,
+                without=args.init_without,
+                warn=warn,
+            )
         except (ValueError, FileNotFoundError, StoreError) as error:
             parser.error(str(error))
+        if trainer.options.train_only:
+            warn(trained_sentence(trainer.model))
         first_step = trainer.step
         data = {
             "data_dir": trainer.info.data_dir,

@@ -43,6 +43,12 @@ TRAINING = Options(
     seed=Flag(metavar="SEED"),
     steps_per_call=Flag(metavar="STEPS"),
     backup_workers=Flag(metavar="WORKERS"),
+    train_only=Flag(
+        metavar="NAMES",
+        default="all",
+        help="layers that are trained, while all others stay as they are: head for the heads of "
+        "the task, or names of layers, with commas",
+    ),
 )
 RUN = Options(
     RunOptions,
@@ -76,6 +82,14 @@ def make_parser(*, task_help: str | None = None) -> CommandParser:
         "--init-from",
         metavar="RUN_OR_MODEL",
         help="run folder or exported model whose weights a new run begins with",
+    )
+    parser.add_argument(
+        "--init-without",
+        type=lambda text: tuple(text.split(",")),
+        default=(),
+        metavar="NAMES",
+        help="what --init-from leaves out, so that it begins anew: head for the heads of the task, "
+        "or names of layers, with commas",
     )
     parser.add_argument(
         "--task",
@@ -147,8 +161,10 @@ def option_types(task: str) -> dict[str, Any]:
       ValueError: there is no such task.
     """
     inputs = _INPUT.types()
+    training = TRAINING.types()
+    del training["train_only"]  # its commas would separate choices
     return {
-        **TRAINING.types(),
+        **training,
         **BALANCE.types(),
         "balance_alpha": float,  # not the phases, whose commas would separate choices
         **{name: inputs[name] for name in ("sample_weights", "placement", "image_dtype")},

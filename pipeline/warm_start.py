@@ -1,8 +1,6 @@
 """Warm start: a new model begins with the weights of a trained one."""
 
 import os
-import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,10 +17,10 @@ from pipeline.training.checkpoint_files import written_steps
 from pipeline.training.checkpoints import Checkpoints
 from pipeline.training.run_directory import BEST, OPTIONS, RunFolder
 from pipeline.training.trained_model import load_trained_model
+from pipeline.training.trained_variables import choose_variables, comparable_names
 from pipeline.training.trainer import Trainer
 
 Array = npt.NDArray[Any]
-_NUMBERED = re.compile(r"(.+)_(\d+)")
 _LISTED = 5
 
 
@@ -70,46 +68,13 @@ def load_weights(path: str) -> TrainedWeights:
     return TrainedWeights(path=path, arrays=by_name, vocabularies=vocabularies)
 
 
-def comparable_names(paths: Sequence[str]) -> list[str]:
-    """Makes names that the variables of two models of one architecture share.
-
-    Keras numbers the layers of a process, not those of a model: the dense layers of the first model
-    that a process builds are `dense` and `dense_1`, those of the second `dense_2` and `dense_3`. So
-    numbers are counted from the lowest that a name has in the model.
-
-    Args:
-      paths: the `path` of each variable of a model.
-
-    Returns:
-      A name for each; none comes twice.
-    """
-    split = [[_number(part) for part in path.split("/")] for path in paths]
-    lowest: dict[str, int] = {}
-    for base, number in (part for parts in split for part in parts):
-        lowest[base] = min(number, lowest.get(base, number))
-    times: Counter[str] = Counter()
-    names = []
-    for parts in split:
-        name = "/".join(
-            f"{base}_{number - lowest[base]}" if number > lowest[base] else base
-            for base, number in parts
-        )
-        times[name] += 1
-        names.append(f"{name} ({times[name]})" if times[name] > 1 else name)
-    return names
-
-
-def _number(part: str) -> tuple[str, int]:
-    match = _NUMBERED.fullmatch(part)
-    return (match[1], int(match[2])) if match else (part, 0)
-
-
 def init_from(
     trainer: Trainer,
     folder: RunFolder,
     checkpoints: Checkpoints,
     path: str | None,
     *,
+    without: Sequence[str] = (),
     warn: Callable[[str], None],
 ) -> str | None:
     """Begins a run with the weights of another one, unless it goes on from a checkpoint.
@@ -119,15 +84,21 @@ def init_from(
       folder: the run folder.
       checkpoints: the newest checkpoints of the run.
       path: what to begin with, as in `load_weights`; None for nothing.
+      without: names of variables that begin anew all the same, as in `choose_variables`.
       warn: called with what the user should read.
 
     Returns:
       The path that the run began with, now or when it was first started.
 
     Raises:
-      ValueError: the path is nothing to begin with, or nothing of it fits the model.
+      ValueError: the path is nothing to begin with, nothing of it fits the model, or `without`
+        has a name of no variable, or is given without a path.
       FileNotFoundError: the dataset of the run is gone.
     """
+    if without and not path:
+        raise ValueError(
+            f"--init-without {','.join(without)} says what --init-from leaves out: give both"
+        )
     if checkpoints.newest_step is not None:
         before: str | None = folder.read_options().get("init_from")
         if path and path != before:
@@ -138,12 +109,21 @@ def init_from(
         return before
     if path:
         with trainer.strategy.scope():
-            lines = warm_start(trainer.model, trainer.task, trainer.info, load_weights(path))
+            lines = warm_start(
+                trainer.model, trainer.task, trainer.info, load_weights(path), without=without
+            )
         warn("\n".join(lines))
     return path
 
 
-def warm_start(model: Any, task: Task, info: DatasetInfo, source: TrainedWeights) -> list[str]:
+def warm_start(
+    model: Any,
+    task: Task,
+    info: DatasetInfo,
+    source: TrainedWeights,
+    *,
+    without: Sequence[str] = (),
+) -> list[str]:
     """Takes over the variables of equal name and shape, and those of heads by the values' names.
 
     Variables of a head (`pipeline.tasks.base.Head`) have an entry for each value of a category.
@@ -155,14 +135,17 @@ def warm_start(model: Any, task: Task, info: DatasetInfo, source: TrainedWeights
       task: the task of the model.
       info: the dataset that it will be trained on.
       source: the weights to begin with.
+      without: names of variables that are left as they are, as in `choose_variables`.
 
     Returns:
       Lines that say what was taken over and what was not.
 
     Raises:
-      ValueError: nothing can be taken over.
+      ValueError: nothing can be taken over, or `without` has a name of no variable.
     """
     heads = heads_of(task, model, info)
+    chosen = choose_variables(task, model, info, without, option="--init-without")
+    left_out = {id(variable) for variable in chosen}
     taken: list[tuple[Any, Array]] = []
     by_value: dict[str, list[str]] = {}  # category to the names of its variables
     left = []
@@ -170,7 +153,9 @@ def warm_start(model: Any, task: Task, info: DatasetInfo, source: TrainedWeights
     for name, variable in zip(names, model.weights, strict=True):
         head = heads.get(variable.path)
         old = source.arrays.get(name)
-        if old is None:
+        if id(variable) in left_out:
+            left.append(f"  not taken: {name}, as --init-without leaves it out")
+        elif old is None:
             left.append(f"  not taken: {name}, as {source.path} has no variable of this name")
         elif reason := _why_not(variable, head, old, source, info):
             left.append(f"  not taken: {name}, as {reason}")

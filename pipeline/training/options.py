@@ -30,6 +30,8 @@ class TrainOptions:
       backup_workers: with parameter servers, the number of workers that a step does not wait for.
         It takes the gradients of the others, of whichever come first, as one global batch. None
         for workers that never wait for each other.
+      train_only: names of the layers that are trained, while all others stay as they are; "head"
+        stands for the heads of the task. Without a name, all are trained.
     """
 
     steps: int = 1000
@@ -45,6 +47,7 @@ class TrainOptions:
     seed: int = 0
     steps_per_call: int = 10
     backup_workers: int | None = None
+    train_only: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in (
@@ -59,6 +62,10 @@ class TrainOptions:
                 raise ValueError(f"{name} must be at least 1, got {value}")
         if self.backup_workers is not None and self.backup_workers < 0:
             raise ValueError(f"backup_workers must be at least 0, got {self.backup_workers}")
+        if isinstance(self.train_only, str):
+            raise ValueError(
+                f"train_only must be a tuple of names, such as ('head',), got {self.train_only!r}"
+            )
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed must be 0 to 2**32 - 1, got {self.seed}")
         for name in ("learning_rate", "weight_decay", "clip_norm"):

@@ -22,7 +22,7 @@ from pipeline.training.options import TrainOptions
 from schemas.versioned_json import from_text, to_text
 
 # Of TrainOptions and RunOptions; `steps` is where the cosine schedule ends.
-STREAM_OPTIONS = ("global_batch_size", "seed")
+STREAM_OPTIONS = ("global_batch_size", "seed", "train_only")
 UPDATE_OPTIONS = (
     "steps",
     "learning_rate",
@@ -118,8 +118,8 @@ class RunIdentity:
             del stream[f"input.{name}"]
         flat: dict[str, Value] = {}
         for field in dataclasses.fields(options):
-            _flatten(field.name, getattr(options, field.name), flat, {})
-            _flatten(field.name, field.default, defaults, {})
+            _flatten(field.name, _joined(getattr(options, field.name)), flat, {})
+            _flatten(field.name, _joined(field.default), defaults, {})
         return cls(
             stream={**stream, **{name: flat[name] for name in STREAM_OPTIONS}},
             updates={name: flat[name] for name in UPDATE_OPTIONS},
@@ -172,6 +172,11 @@ def _changes(
         change = Change(name, then.get(name, defaults.get(name)), now.get(name))
         if change.then != change.now:
             yield change
+
+
+def _joined(value: Any) -> Any:
+    """Makes one text of a tuple of names, and None of an empty one."""
+    return (",".join(value) or None) if isinstance(value, tuple) else value
 
 
 def _flatten(name: str, value: Any, values: dict[str, Value], defaults: dict[str, Value]) -> None:

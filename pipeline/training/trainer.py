@@ -24,6 +24,7 @@ from pipeline.training.parameter_server import AsynchronousSteps
 from pipeline.training.progress import Progress
 from pipeline.training.run_identity import RunIdentity
 from pipeline.training.synchronous import SynchronousSteps
+from pipeline.training.trained_variables import choose_variables, train_only
 
 
 class Trainer:
@@ -140,6 +141,11 @@ class Trainer:
         )
         model = self.task.build(self.info)
         keras.config.set_dtype_policy(policy)
+        # Before the optimizer is built, which then knows of nothing else, weight decay included.
+        if names := self.options.train_only:
+            train_only(
+                model, choose_variables(self.task, model, self.info, names, option="train_only")
+            )
         return model
 
     @property

@@ -184,6 +184,11 @@ def test_best_checkpoint_and_early_stopping(directory: Path, tmp_path: Path):
             ],
             "logit_adjustment 1.0 compensates the natural shares, and an alpha of 0.0 has changed",
         ),
+        (
+            ["--train-only=dens"],
+            "train_only names 'dens', which is no layer: choose among head, sequential/dense",
+        ),
+        (["--init-without=head"], "--init-without head says what --init-from leaves out: give bot"),
         (["--schedule=linear"], "argument --schedule: must be one of cosine, constant"),
         (["--patience=0"], "--patience must be at least 1, got 0"),
         (["--patience=3"], "patience 3 counts evaluations, and there is only one, at the end"),

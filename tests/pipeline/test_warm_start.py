@@ -19,7 +19,8 @@ from pipeline.serving.saved_model import DESCRIPTION
 from pipeline.tasks.base import Head, heads_of
 from pipeline.tasks.layout_classifier import LayoutClassifier
 from pipeline.tasks.text_detector import TextDetector
-from pipeline.warm_start import TrainedWeights, comparable_names, load_weights, warm_start
+from pipeline.training.trained_variables import comparable_names
+from pipeline.warm_start import TrainedWeights, load_weights, warm_start
 from tests.support.dataset_factory import write_dataset
 from tests.support.tiny_task import TinyTask
 
@@ -145,6 +146,23 @@ def test_a_category_of_which_no_value_is_left(trained: Trained, info: DatasetInf
     lines = warm_start(TASK.build(info), TASK, info, others)
     reason = f"{weights.path} knows none of the values of layout"
     assert f"  not taken: sequential/dense_1/bias, as {reason}" in lines
+
+
+def test_a_head_that_is_left_out_begins_anew(trained: Trained, info: DatasetInfo):
+    model = TASK.build(info)
+    fresh = arrays(model)
+    weights = load_weights(str(trained.run_dir))
+    lines = warm_start(model, TASK, info, weights, without=("head",))
+    assert lines == [
+        f"began with {weights.path}: 4 of 6 variables taken",
+        "  not taken: sequential/dense_1/kernel, as --init-without leaves it out",
+        "  not taken: sequential/dense_1/bias, as --init-without leaves it out",
+    ]
+    old = list(weights.arrays.values())
+    for number, expected in enumerate([*old[:4], *fresh[4:]]):
+        np.testing.assert_array_equal(arrays(model)[number], expected)
+    with pytest.raises(ValueError, match="--init-without names 'dense_9', which is no layer: "):
+        warm_start(model, TASK, info, weights, without=("dense_9",))
 
 
 def test_what_is_not_used_is_named(trained: Trained, info: DatasetInfo):

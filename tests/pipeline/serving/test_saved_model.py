@@ -142,6 +142,7 @@ def test_tells_what_it_is(directory: Path, tmp_path: Path):
             "units": "8",
             "dropout": "0.0",
             "label_smoothing": "0.0",
+            "logit_adjustment": "0.0",
             "augment": "False",
         },
         "dataset_digest": info.digest,
