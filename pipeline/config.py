@@ -156,7 +156,8 @@ class InputConfig:
         evaluation. With 2 or more, "image" and "boxes" are [n, views, ...], and the trainer gives a
         model the images of all views as n · views examples, those of a record side by side.
       placement: augmentations run in the input pipeline ("host"), or are left to the training
-        step ("device"), which calls `pipeline.augmentation.chain.augment` on the features.
+        step ("device"), which calls `pipeline.augmentation.chain.augment` on the features. The
+        same seeds give the same images but for rounding, by some levels of 255.
       balance: frequency of each layout.
       reading: options of reading.
       parallel_decodes: number of images decoded or cropped at a time. It should exceed a batch, or

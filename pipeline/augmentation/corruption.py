@@ -6,6 +6,7 @@ the CPU only and has no XLA kernel. With `jit_compile=True`, and on a TPU, use i
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,17 +57,33 @@ class Noise(PhotometricOp):
         super().__post_init__()
         check_interval("deviation", self.deviation, minimum=0, maximum=1)
 
-    def change(self, image: tf.Tensor, seeds: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
+    def draw(
+        self, seeds: tf.Tensor, chosen: tf.Tensor, shape: Sequence[int]
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Draws the noise of images.
+
+        Args:
+          seeds: int64 [n].
+          chosen: bool [n].
+          shape: (height, width, channels) of the images.
+
+        Returns:
+          Deviations, float32 [n, 1, 1, 1], and noise of deviation 1, float32 [n, numbers], at least
+          as many numbers as an image has.
+        """
         deviation = per_image(uniform(seeds, 0, self.deviation), chosen, neutral=0.0)
         # Drawing a normal number for each pixel takes longer than all other ops together. Rows of a
         # table, in a random order for each image, look the same.
         table = tf.constant(_normal_table())
         rows, row_length = table.shape
-        size = math.prod(image.shape[1:])
-        numbers = tf.range(math.ceil(size / row_length), dtype=tf.int64)
+        numbers = tf.range(math.ceil(math.prod(shape) / row_length), dtype=tf.int64)
         order = fold_in(fold_in(seeds, 1)[:, None], numbers) % rows
-        noise = tf.reshape(tf.gather(table, order), [-1, numbers.shape[0] * row_length])[:, :size]
-        return image + deviation * tf.reshape(noise, [-1, *image.shape[1:]])
+        return deviation, tf.reshape(tf.gather(table, order), [-1, numbers.shape[0] * row_length])
+
+    def change(self, image: tf.Tensor, seeds: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
+        shape = image.shape[1:].as_list()
+        deviation, noise = self.draw(seeds, chosen, shape)
+        return image + deviation * tf.reshape(noise[:, : math.prod(shape)], [-1, *shape])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +174,6 @@ def _binomial(image: tf.Tensor) -> tf.Tensor:
 
 @functools.cache
 def _normal_table() -> npt.NDArray[np.float32]:
-    """Makes a megabyte of normal numbers, float32 [4096, 64]."""
+    """Makes a megabyte of normal numbers, float32 [1024, 256]."""
     # NumPy promises that the numbers of RandomState never change.
-    return np.random.RandomState(0).standard_normal((4096, 64)).astype(np.float32)
+    return np.random.RandomState(0).standard_normal((1024, 256)).astype(np.float32)

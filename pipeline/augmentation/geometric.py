@@ -5,7 +5,7 @@ ops and resamples the image once. Maps are in pixels from the center of the imag
 and y down. Pixels from outside the image are white, like the padding of receipts.
 
 ImageProjectiveTransformV3, which resamples, has no XLA kernel: with `jit_compile=True`, and on a
-TPU, use geometric ops on the host.
+TPU, use geometric ops on the host. There, `compiled` resamples where a chain begins with them.
 """
 
 import math
@@ -182,12 +182,34 @@ def move(
       seeds: int64 [n] for each op.
     """
     height, width = examples["image"].shape[1:3]
+    forward = composed(ops, seeds, height, width)
+    return warp(examples, forward, min_visible=strictest(ops))
+
+
+def composed(
+    ops: Sequence[GeometricOp], seeds: Sequence[tf.Tensor], height: int, width: int
+) -> tf.Tensor:
+    """Makes one map of several ops in order.
+
+    Args:
+      ops: one or more ops.
+      seeds: int64 [n] for each op.
+      height, width: size of the images in pixels.
+
+    Returns:
+      float64 [n, 3, 3], for points (x, y, 1) in pixels from the center.
+    """
     forward = tf.eye(3, batch_shape=tf.shape(seeds[0]), dtype=tf.float64)
     # A point is multiplied by the matrix of the first op first, so that of the next is on the left.
     for op, op_seeds in zip(ops, seeds, strict=True):
         moved = product(op.matrices(op_seeds, height, width), forward)
         forward = tf.where(applies(op_seeds, op.probability)[:, None, None], moved, forward)
-    return warp(examples, forward, min_visible=max(op.min_visible for op in ops))
+    return forward
+
+
+def strictest(ops: Sequence[GeometricOp]) -> float:
+    """Returns the highest `min_visible` of some ops."""
+    return max(op.min_visible for op in ops)
 
 
 def _square_to_quadrilateral(x: Sequence[tf.Tensor], y: Sequence[tf.Tensor]) -> tf.Tensor:

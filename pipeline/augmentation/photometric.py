@@ -51,7 +51,15 @@ class PhotometricOp(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Brightness(PhotometricOp):
+class PointwiseOp(PhotometricOp):
+    """An op that makes of each number another one, whatever the pixels around it.
+
+    So its results for the levels of uint8 are a table, in which `compiled` looks pixels up.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brightness(PointwiseOp):
     """Multiplies by a factor, like a longer or shorter exposure."""
 
     factor: Interval = (0.6, 1.1)
@@ -65,7 +73,7 @@ class Brightness(PhotometricOp):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contrast(PhotometricOp):
+class Contrast(PointwiseOp):
     """Pulls pixels toward mid-gray (factor below 1, like faded print) or pushes them away from it.
 
     The center is mid-gray and not the image's mean, which depends on the amount of padding.
@@ -83,7 +91,7 @@ class Contrast(PhotometricOp):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gamma(PhotometricOp):
+class Gamma(PointwiseOp):
     """Raises to a power: above 1 darkens the midtones, below 1 lightens them."""
 
     gamma: Interval = (0.7, 1.5)

@@ -27,19 +27,26 @@ def warp(
     """
     image = examples["image"]
     height, width = image.shape[1:3]
+    flat = tf.reshape(backward_maps(forward, height, width), [-1, 9])
     warped = tf.raw_ops.ImageProjectiveTransformV3(
         images=image,
-        transforms=_sampling(forward, height, width),
+        transforms=tf.cast(flat[:, :8] / flat[:, 8:], tf.float32),  # it takes the last to be 1
         output_shape=tf.constant([height, width]),
         fill_value=_WHITE,
         interpolation="BILINEAR",
         fill_mode="CONSTANT",
     )
     warped.set_shape(image.shape)
-    result = {**examples, "image": warped}
-    if "boxes" in examples:
-        result["boxes"] = move_boxes(examples["boxes"], forward, (height, width), min_visible)
-    return result
+    return warp_boxes({**examples, "image": warped}, forward, (height, width), min_visible)
+
+
+def warp_boxes(
+    examples: dict[str, tf.Tensor], forward: tf.Tensor, size: tuple[int, int], min_visible: float
+) -> dict[str, tf.Tensor]:
+    """Moves the boxes alone, where examples have some; the arguments are those of `move_boxes`."""
+    if "boxes" not in examples:
+        return examples
+    return {**examples, "boxes": move_boxes(examples["boxes"], forward, size, min_visible)}
 
 
 def matrices(rows: Sequence[Sequence[Any]]) -> tf.Tensor:
@@ -97,25 +104,23 @@ def move_boxes(
     return tf.cast(tf.where(kept[..., None], fractions, 0.0), tf.float32)
 
 
-def _area(boxes: tf.Tensor) -> tf.Tensor:
-    ymin, xmin, ymax, xmax = tf.unstack(boxes, axis=-1)
-    return (ymax - ymin) * (xmax - xmin)
+def backward_maps(forward: tf.Tensor, height: int, width: int) -> tf.Tensor:
+    """Makes the maps by which images are resampled, float64 [n, 3, 3].
 
-
-def _sampling(forward: tf.Tensor, height: int, width: int) -> tf.Tensor:
-    """Makes the transforms of ImageProjectiveTransformV3, float32 [n, 8].
-
-    They map pixels of the result to points of the image.
+    They map pixels of the result to points of the image, both counted from the center of the first
+    pixel. A factor of a map does not matter.
     """
-    # The op counts from the center of the first pixel, which is half a pixel inside the image: of 4
-    # pixels, the center of the image is at 1.5. It asks where each pixel of the result comes from,
-    # which is the inverse of `forward`, and takes the last entry of the matrix to be 1.
+    # The center of the first pixel is half a pixel inside the image: of 4 pixels, the center of the
+    # image is at 1.5. Where a pixel of the result comes from is the inverse of `forward`.
     x, y = (width - 1) / 2, (height - 1) / 2
     to_center = tf.constant([[[1.0, 0.0, -x], [0.0, 1.0, -y], [0.0, 0.0, 1.0]]], tf.float64)
     from_center = tf.constant([[[1.0, 0.0, x], [0.0, 1.0, y], [0.0, 0.0, 1.0]]], tf.float64)
-    backward = product(from_center, product(_adjugate(forward), to_center))
-    flat = tf.reshape(backward, [-1, 9])
-    return tf.cast(flat[:, :8] / flat[:, 8:], tf.float32)
+    return product(from_center, product(_adjugate(forward), to_center))
+
+
+def _area(boxes: tf.Tensor) -> tf.Tensor:
+    ymin, xmin, ymax, xmax = tf.unstack(boxes, axis=-1)
+    return (ymax - ymin) * (xmax - xmin)
 
 
 def _adjugate(matrices: tf.Tensor) -> tf.Tensor:

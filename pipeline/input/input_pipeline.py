@@ -227,10 +227,13 @@ class InputPipeline:
             features["step"] = tf.fill([size], key.step)
             features["row"] = tf.ensure_shape(key.row, [size])
             features["seed"] = tf.ensure_shape(key.seed, [size])
-            if config.dtype == "float32":
-                features["image"] = to_float32_on_cpu(features["image"])
             if mode.augmentations:
-                features |= augment_views(features, mode.augmentations, key.seed, config.views)
+                ops, views = mode.augmentations, config.views
+                features |= augment_views(
+                    features, ops, key.seed, views, dtype=config.dtype, compiled=True
+                )
+            elif config.dtype == "float32":
+                features["image"] = to_float32_on_cpu(features["image"])
             if "weight" in names:
                 features["weight"] = mode.weigh(key, features)
             if config.features is None:

@@ -80,7 +80,8 @@ def test_augmentation_on_the_device_gives_the_same(directory: Path):
     )
     augmented = tf.function(augment)(device, options["augmentations"], device["seed"])
     assert not np.array_equal(device["image"], host["image"])
-    np.testing.assert_array_equal(augmented["image"], host["image"])
+    off = augmented["image"].numpy().astype(int) - host["image"].numpy()
+    assert np.abs(off).max() <= 3  # on the host, resampled images are rounded before the noise
     np.testing.assert_array_equal(augmented["boxes"], host["boxes"])
 
 

@@ -8,9 +8,9 @@ pytest.importorskip("tensorflow")
 import tensorflow as tf
 
 from pipeline.augmentation.chain import augment, augment_views, views_as_examples
-from pipeline.augmentation.corruption import JpegArtifacts
+from pipeline.augmentation.corruption import JpegArtifacts, Noise
 from pipeline.augmentation.geometric import Perspective, RandomZoom, Rotate
-from pipeline.augmentation.photometric import Brightness, Contrast
+from pipeline.augmentation.photometric import Brightness, Contrast, Gamma, UnevenLight
 from tests.support.augment_ops import GEOMETRIC, OPS, batch
 
 CHAINS = {
@@ -25,13 +25,23 @@ SHAPES = {
 }
 
 
-def run(given: dict, ops: tuple, rows: list[int] | np.ndarray, *, as_float: bool = False) -> dict:
+COMPILED = (Rotate(), Perspective(), Brightness(), Gamma(), Noise())
+
+
+def run(
+    given: dict,
+    ops: tuple,
+    rows: list[int] | np.ndarray,
+    *,
+    as_float: bool = False,
+    **options: object,
+) -> dict:
     image = given["image"][rows]
     examples = {
         "image": tf.constant(image.astype(np.float32) / 255 if as_float else image),
         "boxes": tf.constant(given["boxes"][rows]),
     }
-    done = augment(examples, ops, tf.constant(given["seeds"][rows]))
+    done = augment(examples, ops, tf.constant(given["seeds"][rows]), **options)
     return {name: tensor.numpy() for name, tensor in done.items()}
 
 
@@ -39,11 +49,22 @@ def run(given: dict, ops: tuple, rows: list[int] | np.ndarray, *, as_float: bool
     ("chain", "shape"), [*((chain, "odd, gray") for chain in CHAINS), ("all", "color")]
 )
 def test_an_example_gets_the_same_bits_in_any_batch(chain: str, shape: str):
-    given, ops = batch(8, **SHAPES[shape]), CHAINS[chain]
-    together = run(given, ops, np.arange(8), as_float=True)
+    check_that_the_batch_does_not_matter(CHAINS[chain], shape, as_float=True)
+
+
+@pytest.mark.parametrize(
+    ("ops", "shape"), [(COMPILED, "odd, gray"), (COMPILED, "color"), ((Noise(), Rotate()), "color")]
+)
+def test_so_it_does_where_ops_are_compiled(ops: tuple, shape: str):
+    check_that_the_batch_does_not_matter(ops, shape, dtype="float32", compiled=True)
+
+
+def check_that_the_batch_does_not_matter(ops: tuple, shape: str, **options: object):
+    given = batch(8, **SHAPES[shape])
+    together = run(given, ops, np.arange(8), **options)
     order = np.array([5, 2, 7, 0, 1, 6, 3, 4])
-    permuted = run(given, ops, order, as_float=True)
-    alone = [run(given, ops, [row], as_float=True) for row in range(8)]
+    permuted = run(given, ops, order, **options)
+    alone = [run(given, ops, [row], **options) for row in range(8)]
     for name, whole in together.items():
         np.testing.assert_array_equal(permuted[name], whole[order])
         np.testing.assert_array_equal(np.concatenate([each[name] for each in alone]), whole)
@@ -85,6 +106,41 @@ def test_ops_without_an_xla_kernel_are_the_documented_ones():
         alone = (op(),)
         with pytest.raises(tf.errors.InvalidArgumentError, match="unsupported operations"):
             tf.function(lambda e, ops=alone: augment(e, ops, seeds), jit_compile=True)(examples)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint8"])
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+def test_compiled_ops_differ_by_rounding(channels: int, dtype: str):
+    given = batch(4, height=40, width=32, channels=channels)
+    ops = (Rotate(), Perspective(), Contrast(factor=(0.5, 1)))
+    plain = run(given, ops, np.arange(4), dtype=dtype)
+    compiled = run(given, ops, np.arange(4), dtype=dtype, compiled=True)
+    np.testing.assert_array_equal(compiled["boxes"], plain["boxes"])
+    assert plain["image"].dtype == compiled["image"].dtype == dtype
+    levels = 1 if dtype == "uint8" else 255
+    off = np.abs(compiled["image"].astype(np.float64) - plain["image"]) * levels
+    # Half a level by rounding, and up to 1/512 of the way from black to white in both directions,
+    # between pixels that are noise here.
+    assert off.max() <= 3
+    assert 0 < off.mean() < 0.5
+
+
+@pytest.mark.parametrize(
+    ("ops", "exact"),
+    [
+        ((Brightness(), Gamma(), Contrast()), True),
+        ((Brightness(), Rotate(), Contrast()), True),
+        ((UnevenLight(), Rotate()), True),
+        ((Noise(), Noise(probability=0.5)), False),  # XLA joins a multiplication and an addition
+        ((Contrast(), Noise(), Rotate(), Brightness()), False),
+    ],
+)
+def test_compiled_ops_that_resample_nothing_are_the_same(ops: tuple, exact: bool):
+    given = batch(4, height=17, width=13)
+    plain = run(given, ops, np.arange(4), dtype="float32")
+    compiled = run(given, ops, np.arange(4), dtype="float32", compiled=True)
+    np.testing.assert_allclose(compiled["image"], plain["image"], rtol=0, atol=0 if exact else 1e-6)
+    np.testing.assert_array_equal(compiled["boxes"], plain["boxes"])
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -134,9 +190,12 @@ def test_uint8_is_rounded(added: float, expected: int):
 
 def test_every_uint8_comes_back():
     image = np.arange(256, dtype=np.uint8).reshape(1, 16, 16, 1)
-    ops = (Brightness(probability=0), Rotate(probability=0))
-    done = augment({"image": tf.constant(image)}, ops, tf.constant([1], tf.int64))
-    np.testing.assert_array_equal(done["image"].numpy(), image)
+    for kinds in ((Brightness, Rotate), (Rotate, Brightness)):
+        ops = tuple(kind(probability=0) for kind in kinds)
+        for compiled in (False, True):
+            examples = {"image": tf.constant(image)}
+            done = augment(examples, ops, tf.constant([1], tf.int64), compiled=compiled)
+            np.testing.assert_array_equal(done["image"].numpy(), image)
 
 
 @pytest.mark.parametrize(

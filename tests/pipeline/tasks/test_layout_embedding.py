@@ -169,7 +169,11 @@ def test_views_are_made_on_the_device_as_on_the_host(blocks: Path):
             load_info(blocks),
             TrainOptions(global_batch_size=8, accumulate=2),
             lambda config: dataclasses.replace(
-                config.with_features("seed"), placement=placement, dtype="uint8"
+                config.with_features("seed"),
+                placement=placement,
+                dtype="uint8",
+                # The other way round, none is at the beginning that rounds on the host only.
+                augmentations=config.augmentations[::-1],
             ),
         )
         return trainer.train(trainer.batches(), 2).losses
