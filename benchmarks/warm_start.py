@@ -29,7 +29,6 @@ from pipeline.evaluation.evaluator import Evaluation
 from pipeline.records.info import DatasetInfo, load_info
 from pipeline.tasks.layout_classifier import LayoutClassifier
 from pipeline.training.options import TrainOptions
-from pipeline.training.trained_variables import comparable_names
 from pipeline.training.trainer import Trainer
 from pipeline.warm_start import TrainedWeights, warm_start
 from schemas.command_line import CommandParser

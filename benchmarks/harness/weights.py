@@ -1,7 +1,8 @@
 """The weights of a trainer, to begin another one with."""
 
+from pipeline.training.trained_variables import comparable_names
 from pipeline.training.trainer import Trainer
-from pipeline.warm_start import TrainedWeights, comparable_names
+from pipeline.warm_start import TrainedWeights
 
 
 def weights_of(trainer: Trainer) -> TrainedWeights:

@@ -17,11 +17,10 @@ from pipeline.evaluation.evaluator import Evaluator
 from pipeline.input.index_dataset import InputShard
 from pipeline.input.input_pipeline import InputPipeline
 from pipeline.records.info import DatasetInfo
-from pipeline.tasks.base import heads_of
 from pipeline.tasks.layout_classifier import LayoutClassifier
 from pipeline.training.options import TrainOptions
 from pipeline.training.trainer import Trainer
-from pipeline.warm_start import comparable_names, warm_start
+from pipeline.warm_start import warm_start
 
 _NEW_HEAD_SHARE = 0.2  # of the steps
 
@@ -59,15 +58,7 @@ class Training:
             self._options(seed, round(self.steps * _NEW_HEAD_SHARE)), train_only=("head",)
         )
         trainer = self._trainer(self.task, before.info, options, Balance(alpha=0.0))
-        weights = weights_of(before)
-        heads = heads_of(self.task, before.model, before.info)
-        paths = [variable.path for variable in before.model.weights]
-        new = {
-            name for name, path in zip(comparable_names(paths), paths, strict=True) if path in heads
-        }
-        kept = {name: array for name, array in weights.arrays.items() if name not in new}
-        source = dataclasses.replace(weights, arrays=kept)
-        warm_start(trainer.model, self.task, before.info, source)
+        warm_start(trainer.model, self.task, before.info, weights_of(before), without=("head",))
         return trainer
 
     def _options(self, seed: int, steps: int) -> TrainOptions:
