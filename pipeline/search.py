@@ -41,6 +41,7 @@ _NOT_SHAPING = (
     "other_data",
     "quiet",
     "run_dir",
+    "services",
     "strategy",
     "version",
 )
