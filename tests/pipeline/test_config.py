@@ -29,6 +29,21 @@ from pipeline.config import Balance, InputConfig, RandomCrop, Reading
             "block_length 8 deals neighbors together, whatever their layout: set it to 1 for "
             "an alpha of 0.5",
         ),
+        ({"buckets": 0}, "buckets must be at least 1, got 0"),
+        ({"buckets": True}, "buckets must be an integer, such as 4, got True"),
+        ({"buckets": ()}, r"buckets must be a number of sizes, or sizes such as .*, got \(\)"),
+        ({"buckets": (64, 32)}, r"buckets must be a number of sizes, .*, got \(64, 32\)"),
+        ({"buckets": ((64, 32, 1),)}, r"a height and a width in pixels, .*, got \(64, 32, 1\)"),
+        ({"buckets": ((64, 0),)}, r"a height and a width in pixels, .*, got \(64, 0\)"),
+        (
+            {"buckets": ((64, 32), (32, 32), (128, 64))},
+            r"buckets must differ in their ratio .*, got \(64, 32\) and \(128, 64\)",
+        ),
+        (
+            {"reading": Reading(block_length=8), "buckets": 4},
+            "block_length 8 deals neighbors together, whatever their size: set it to 1, or leave "
+            "buckets out",
+        ),
     ],
 )
 def test_input_config(options: dict[str, Any], sentence: str):
