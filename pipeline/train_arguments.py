@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import functools
 import io
 from collections.abc import Sequence
 from dataclasses import fields
@@ -16,13 +17,19 @@ from pipeline.tasks.base import load_task, task_options
 from pipeline.training.loop import STOPPED, RunOptions, check_evaluation_split
 from pipeline.training.options import TrainOptions
 from pipeline.training.prometheus import port_number
-from schemas.command_line import CommandParser, Flag, Options
+from schemas.command_line import CommandParser, Flag, Options, parse_value
 
 _MODEL_PREFIX = "--model."
 _TASK = "pipeline.tasks.layout_classifier:LayoutClassifier"
 _TASKS_OWN = "that of the task"
 _INPUT = Options(
     InputConfig,
+    buckets=Flag(
+        metavar="N",
+        parse=functools.partial(parse_value, type_=int),
+        help="choose so many sizes of images from the heights and widths of the dataset's, so that "
+        "long receipts need less padding; each batch is of one size",
+    ),
     sample_weights=Flag(help="weigh examples so that the balance is undone"),
     placement=Flag(help="augment in the input pipeline, or in the training step"),
     dtype=Flag(
@@ -101,7 +108,7 @@ def make_parser(*, task_help: str | None = None) -> CommandParser:
     inputs.add_argument(
         "--augment", choices=AUGMENTATIONS, help=f"augmentations (default: {_TASKS_OWN})"
     )
-    _INPUT.add_to(inputs, "placement", "dtype", default=_TASKS_OWN)
+    _INPUT.add_to(inputs, "buckets", "placement", "dtype", default=_TASKS_OWN)
     TRAINING.add_to(parser.add_argument_group("training"))
     run_group = parser.add_argument_group("run")
     RUN.add_to(run_group)
@@ -145,6 +152,7 @@ def option_types(task: str) -> dict[str, Any]:
         **BALANCE.types(),
         **{name: inputs[name] for name in ("sample_weights", "placement", "image_dtype")},
         "augment": Literal[tuple(AUGMENTATIONS)],
+        "buckets": int,
         **task_options(task).types(),
     }
 
