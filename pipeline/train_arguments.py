@@ -2,13 +2,12 @@
 
 import argparse
 import contextlib
-import functools
 import io
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Literal
 
-from pipeline.arguments import BALANCE, add_dataset
+from pipeline.arguments import BALANCE, BUCKETS, add_dataset
 from pipeline.augmentation.presets import AUGMENTATIONS
 from pipeline.config import InputConfig
 from pipeline.distribution.strategies import STRATEGIES
@@ -17,19 +16,14 @@ from pipeline.tasks.base import load_task, task_options
 from pipeline.training.loop import STOPPED, RunOptions, check_evaluation_split
 from pipeline.training.options import TrainOptions
 from pipeline.training.prometheus import port_number
-from schemas.command_line import CommandParser, Flag, Options, parse_value
+from schemas.command_line import CommandParser, Flag, Options
 
 _MODEL_PREFIX = "--model."
 _TASK = "pipeline.tasks.layout_classifier:LayoutClassifier"
 _TASKS_OWN = "that of the task"
 _INPUT = Options(
     InputConfig,
-    buckets=Flag(
-        metavar="N",
-        parse=functools.partial(parse_value, type_=int),
-        help="choose so many sizes of images from the heights and widths of the dataset's, so that "
-        "long receipts need less padding; each batch is of one size",
-    ),
+    buckets=BUCKETS,
     sample_weights=Flag(help="weigh examples so that the balance is undone"),
     placement=Flag(help="augment in the input pipeline, or in the training step"),
     dtype=Flag(

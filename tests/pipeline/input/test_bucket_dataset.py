@@ -181,7 +181,7 @@ def test_an_evaluation_has_each_record_once(wide_and_long: Path, batch_size: int
 
 
 def test_an_evaluation_without_end_is_padded(wide_and_long: Path):
-    """As under parameter servers, whose workers go ahead of each other."""
+    """Under parameter servers workers go ahead of each other."""
     pipeline = InputPipeline.load(
         load_info(wide_and_long), "train", BATCH, config_of(), evaluation=True
     )

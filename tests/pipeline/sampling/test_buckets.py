@@ -83,7 +83,7 @@ def test_natural_shares_of_buckets_are_those_of_their_records(counts: list[int],
 @given(plan=PLANS)
 @MANY
 def test_layouts_get_their_slots_over_all_buckets(plan: BucketPlan):
-    """Those that balance and cap give them without buckets, divided as their units are."""
+    """Balance and cap decide as without buckets; a layout's slots are divided as its units are."""
     per_step = np.zeros(plan.counts.shape)  # slots of each layout in a step of each bucket
     for bucket, inner in enumerate(plan.plans):
         own = plan.counts[bucket] > 0
