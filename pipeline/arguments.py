@@ -1,10 +1,11 @@
 """Command-line options that several commands of `pipeline` have."""
 
 import argparse
+import functools
 
 from pipeline.config import Balance
 from pipeline.records.info import DATA_DIR_VARIABLE
-from schemas.command_line import Flag, Options
+from schemas.command_line import Flag, Options, parse_value
 
 BALANCE = Options(
     Balance,
@@ -12,6 +13,13 @@ BALANCE = Options(
     alpha=Flag(metavar="ALPHA"),
     repeat_cap=Flag(metavar="TIMES"),
     by=Flag(metavar="CATEGORY"),
+)
+BUCKETS = Flag(
+    metavar="N",
+    parse=functools.partial(parse_value, type_=int),
+    default="one size",
+    help="choose so many sizes of images from the heights and widths of the dataset's, so that "
+    "long receipts need less padding; each batch is of one size",
 )
 
 

@@ -1,5 +1,6 @@
 """Options of the input pipeline."""
 
+import itertools
 import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -7,6 +8,7 @@ from typing import Any, Literal, Self
 
 from pipeline.option_checks import check_integer, check_number, check_type
 
+Size = tuple[int, int]  # (height, width) in pixels
 Augmentation = Callable[[dict[str, Any], Any], dict[str, Any]]
 Phases = tuple[tuple[float, int], ...]
 
@@ -136,7 +138,11 @@ class InputConfig:
     """Sets how records become batches.
 
     Attributes:
-      height, width: size of the images in pixels.
+      height, width: size of the images in pixels; with a number of `buckets`, of about their area.
+      buckets: images have several sizes instead of one, each batch a single one of them, so that
+        long receipts need less padding. A tuple gives their (height, width) in pixels; a number
+        chooses so many from the heights and widths of the dataset's images. Each image gets the
+        size whose ratio of height to width is nearest to its own. None for one size.
       channels: 1 for grayscale, 3 for RGB.
       crop: cuts out a part of each image in training; None for none. Evaluation sees all of it.
       fit: images are fitted into the size on white padding ("pad"), or stretched to it, or fitted
@@ -167,6 +173,7 @@ class InputConfig:
 
     height: int = 256
     width: int = 256
+    buckets: int | tuple[Size, ...] | None = None
     channels: Literal[1, 3] = 3
     crop: RandomCrop | None = None
     fit: Literal["pad", "stretch", "top"] = "pad"
@@ -191,6 +198,7 @@ class InputConfig:
             ("views", 2),
         ):
             check_integer(name, getattr(self, name), example=example)
+        self._check_buckets()
         if self.parallel_decodes is not None:
             check_integer("parallel_decodes", self.parallel_decodes, example=64)
         check_type("label", self.label, str, example="'layout'")
@@ -232,6 +240,41 @@ class InputConfig:
             raise ValueError(
                 "placement 'device' leaves augmentation to the training step, which needs the "
                 "features 'image' and 'seed': name them in features"
+            )
+
+    def _check_buckets(self) -> None:
+        if self.buckets is None:
+            return
+        if not isinstance(self.buckets, tuple):
+            check_integer("buckets", self.buckets, example=4)
+        elif not self.buckets or not all(_is_tuple(size, int) for size in self.buckets):
+            raise ValueError(
+                "buckets must be a number of sizes, or sizes such as ((512, 384), (768, 256)), got "
+                f"{self.buckets!r}"
+            )
+        else:
+            for size in self.buckets:
+                if len(size) != 2 or min(size) < 1:
+                    raise ValueError(
+                        f"buckets must have sizes of a height and a width in pixels, such as (768, "
+                        f"256), got {size}"
+                    )
+            ratios = sorted((height / width, (height, width)) for height, width in self.buckets)
+            for (ratio, size), (other_ratio, other) in itertools.pairwise(ratios):
+                if ratio == other_ratio:
+                    raise ValueError(
+                        f"buckets must differ in their ratio of height to width, by which images "
+                        f"find theirs, got {size} and {other}: leave one of them out"
+                    )
+        if self.reading.block_length > 1:
+            raise ValueError(
+                f"block_length {self.reading.block_length} deals neighbors together, whatever "
+                "their size: set it to 1, or leave buckets out"
+            )
+        if len(self.balance.phases) > 1:
+            raise ValueError(
+                f"buckets have one alpha for all steps, got {self.balance.alpha_text}: choose one, "
+                "or leave buckets out"
             )
 
     def with_features(self, *names: str) -> Self:

@@ -194,7 +194,7 @@ def make_evaluation_dataset(
     info = load_info(data_dir, version=version)
     pipeline = InputPipeline.load(info, split, global_batch_size, config, evaluation=True)
     check_batch_size(pipeline.global_batch_size, strategy.num_replicas_in_sync)
-    steps = pipeline.info.evaluation_steps(split, pipeline.global_batch_size)
+    steps = pipeline.evaluation_steps()
     stop = None if is_parameter_server(strategy) else steps
 
     def make(context: tf.distribute.InputContext) -> tf.data.Dataset:

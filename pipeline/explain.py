@@ -11,8 +11,10 @@ if __name__ == "__main__":
 
 import numpy as np
 
-from pipeline.arguments import BALANCE, add_dataset
+from pipeline.arguments import BALANCE, BUCKETS, add_dataset
 from pipeline.config import InputConfig, Reading
+from pipeline.records.bucket_sizes import count_ratios, filled_share
+from pipeline.records.bucket_table import BucketTable, sizes_of
 from pipeline.records.info import DatasetInfo, load_info
 from pipeline.records.table import (
     RecordTable,
@@ -50,13 +52,20 @@ def main(argv: Sequence[str] | None = None) -> int:
             "shares of layouts hold on average only, and --balance-alpha must be 1",
         ),
     )
+    inputs = Options(
+        InputConfig,
+        height=Flag(metavar="PIXELS", help="height of the images, for the sizes of buckets"),
+        width=Flag(metavar="PIXELS", help="width of the images, for the sizes of buckets"),
+        buckets=BUCKETS,
+    )
     add_dataset(parser)
     plan.add_to(parser, "split", "global_batch_size", "replicas", "workers")
     reading.add_to(parser, "block_length")
+    inputs.add_to(parser, "buckets", "height", "width")
     BALANCE.add_to(parser.add_argument_group("balance"))
     args = parser.parse(argv)
     try:
-        config = InputConfig(balance=BALANCE.make(args), reading=reading.make(args))
+        config = inputs.make(args, balance=BALANCE.make(args), reading=reading.make(args))
         text = plan.make(args, config=config)
     except (ValueError, FileNotFoundError) as error:
         parser.error(str(error))
@@ -82,7 +91,7 @@ def explain_plan(
       version: version of the dataset; None for the newest.
       split: split to read.
       global_batch_size: records of a step, over all replicas.
-      config: its balance and its reading count.
+      config: its balance, its reading and its buckets count.
       seed: seeds the order of the records.
       replicas: replicas in sync.
       workers: workers that share the replicas evenly.
@@ -114,11 +123,14 @@ def explain_plan(
     for phase in plan.phases:
         if len(plan.phases) > 1:
             lines.append(_title(phase))
-        lines += _repeats(phase.plan, table)
+        if config.buckets is None:
+            lines += _repeats(phase.plan, table)
+        else:
+            lines += _buckets(info, split, config, batch_size=global_batch_size, seed=seed)
         lines += _size(phase.plan, table, info, split, config, workers)
         if table.block_length == 1:
             lines += _strata(phase.plan, table, info, config.balance.by)
-            lines += _fairness(phase.plan, replicas)
+            lines += _fairness(phase.plan, replicas) if config.buckets is None else ()
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -153,6 +165,25 @@ def _repeats(plan: BatchPlan, table: RecordTable) -> Iterator[str]:
         else:
             text = f"{records_come} once" if number == 1 else f"{records_come} {number} times"
         yield f"  {count:>12,} {text}"
+
+
+def _buckets(
+    info: DatasetInfo, split: str, config: InputConfig, *, batch_size: int, seed: int
+) -> Iterator[str]:
+    """Lists the sizes of images, their records and steps, and how much of the pixels is padding."""
+    buckets = BucketTable.load(info, split, config)
+    plan = buckets.make_plan(info, split, config, batch_size=batch_size, seed=seed)
+    ratios = count_ratios(info)
+    filled = filled_share(ratios, sizes_of(info, config))
+    single = filled_share(ratios, [(config.height, config.width)])
+    yield (
+        f"  images fill {filled:.0%} of the pixels of these sizes, and would fill {single:.0%} of "
+        f"{config.height} × {config.width}"
+    )
+    yield f"  {'records':>9} {'per epoch':>11}  height × width"
+    steps = plan.allocation / SLOT_PARTS
+    for (height, width), counts, share in zip(buckets.sizes, buckets.counts, steps, strict=True):
+        yield f"  {counts.sum():>9,} {share:>5,.1f} steps  {height} × {width}"
 
 
 def _size(

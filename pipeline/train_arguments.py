@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Literal
 
-from pipeline.arguments import BALANCE, add_dataset
+from pipeline.arguments import BALANCE, BUCKETS, add_dataset
 from pipeline.augmentation.presets import AUGMENTATIONS
 from pipeline.config import InputConfig
 from pipeline.distribution.strategies import STRATEGIES
@@ -23,6 +23,7 @@ _TASK = "pipeline.tasks.layout_classifier:LayoutClassifier"
 _TASKS_OWN = "that of the task"
 _INPUT = Options(
     InputConfig,
+    buckets=BUCKETS,
     sample_weights=Flag(help="weigh examples so that the balance is undone"),
     placement=Flag(help="augment in the input pipeline, or in the training step"),
     dtype=Flag(
@@ -115,7 +116,7 @@ def make_parser(*, task_help: str | None = None) -> CommandParser:
     inputs.add_argument(
         "--augment", choices=AUGMENTATIONS, help=f"augmentations (default: {_TASKS_OWN})"
     )
-    _INPUT.add_to(inputs, "placement", "dtype", default=_TASKS_OWN)
+    _INPUT.add_to(inputs, "buckets", "placement", "dtype", default=_TASKS_OWN)
     inputs.add_argument(
         "--services",
         type=_addresses,
@@ -169,6 +170,7 @@ def option_types(task: str) -> dict[str, Any]:
         "balance_alpha": float,  # not the phases, whose commas would separate choices
         **{name: inputs[name] for name in ("sample_weights", "placement", "image_dtype")},
         "augment": Literal[tuple(AUGMENTATIONS)],
+        "buckets": int,
         **task_options(task).types(),
     }
 

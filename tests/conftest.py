@@ -17,6 +17,7 @@ _ONCE = (
             *(
                 "append_stores",
                 "backup_workers",
+                "buckets",
                 "engines",
                 "forget_killed",
                 "kill_append",

@@ -32,6 +32,7 @@ COMMANDS = {
 BENCHMARKS = {
     "benchmarks.append_cost": "apache_beam",
     "benchmarks.backup_workers": "psutil",
+    "benchmarks.buckets": "tensorflow",
     "benchmarks.build_scale": "apache_beam",
     "benchmarks.build_throughput": "psutil",
     "benchmarks.deal_scale": "psutil",

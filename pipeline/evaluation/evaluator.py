@@ -12,6 +12,8 @@ from pipeline.augmentation.chain import views_as_examples
 from pipeline.augmentation.pixels import to_float32
 from pipeline.config import InputConfig
 from pipeline.dataset import EvaluationDataset, make_evaluation_dataset
+from pipeline.distribution.image_sizes import step_by_size
+from pipeline.records.bucket_table import sizes_of
 from pipeline.records.info import DatasetInfo
 from pipeline.tasks.base import MetricValue, Task
 
@@ -57,6 +59,7 @@ class Evaluator:
         """Takes a model whose variables belong to the strategy."""
         self._task, self._strategy, self._info, self._model = task, strategy, info, model
         self._config = config.with_features("layout_id", "weight")
+        self._sizes = sizes_of(info, config) if config.buckets is not None else ()
         self._global_batch_size = global_batch_size
         self._labels = len(info.vocabulary(config.label))
         self._datasets: dict[str, EvaluationDataset] = {}
@@ -109,7 +112,12 @@ class Evaluator:
 
     @tf.function(autograph=False)
     def _step(self, batches: Any) -> tuple[dict[str, tf.Tensor], tf.Tensor | None]:
-        sums, pairs = self._strategy.run(self._replica_step, (next(batches),))
+        return step_by_size(self._strategy, next(batches), self._sizes, self._all_replicas_step)
+
+    def _all_replicas_step(
+        self, batch: dict[str, Any]
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor | None]:
+        sums, pairs = self._strategy.run(self._replica_step, (batch,))
         # Sums of layouts are added over the replicas. Pairs are collected, one number per record: a
         # matrix of 20,000 labels would have 400 million cells.
         reduced = {

@@ -32,6 +32,7 @@ def decode_batches(
     names: Sequence[str],
     *,
     batch_size: int,
+    targets: tf.data.Dataset | None = None,
 ) -> tf.data.Dataset:
     """Parses records and decodes their images.
 
@@ -42,6 +43,8 @@ def decode_batches(
       config: options.
       names: names in `InputConfig.features` whose stored features are wanted.
       batch_size: records of a batch.
+      targets: (height, width) of each image in pixels, int32 [2], the same in a batch; None where
+        all have the size of the options. Images that are stored as pixels have that one.
 
     Returns:
       Pairs of images, uint8 [batch_size, height, width, channels], and a dict of the stored
@@ -60,10 +63,15 @@ def decode_batches(
             stored_pixels, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
         )
 
-    def decode(serialized: tf.Tensor, *seed: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        return decode_record(serialized, info, config, names, *seed)
+    # What is not asked for is not made.
+    zipped = {"serialized": records}
+    zipped |= {"seed": seeds} if config.crop else {}
+    zipped |= {"target": targets} if targets is not None else {}
 
-    decoded = tf.data.Dataset.zip((records, seeds) if config.crop else (records,))
+    def decode(record: dict[str, tf.Tensor]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        return decode_record(**record, info=info, config=config, names=names)
+
+    decoded = tf.data.Dataset.zip(zipped)
     # TensorFlow fuses `map` and `batch`, and begins the next batch only if more calls are allowed
     # than a batch has images; AUTOTUNE allows one per core.
     calls = config.parallel_decodes or batch_size + _NEXT_DECODES * len(os.sched_getaffinity(0))
@@ -77,14 +85,16 @@ def decode_record(
     config: InputConfig,
     names: Sequence[str],
     seed: tf.Tensor | None = None,
+    target: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
     """Parses a record, string [], and decodes its image, uint8 [height, width, channels].
 
-    See `decode_batches`. Where windows are cut out, the seed, int64 [], draws this one.
+    See `decode_batches`. Where windows are cut out, the seed, int64 [], draws this one. The target
+    is the (height, width) of the image, int32 [2]; None for that of the options.
     """
     columns = _columns(names, info, config)
     values = parse_features(serialized, {*columns, ENCODED, HEIGHT, WIDTH}, info, config)
-    image = _image(values, seed, info=info, config=config)
+    image = _image(values, seed, target, info=info, config=config)
     return image, {name: values[name] for name in columns}
 
 
@@ -104,6 +114,7 @@ def raw_shape(info: DatasetInfo) -> tuple[int, int, int] | None:
 def _image(
     values: dict[str, tf.Tensor],
     seed: tf.Tensor | None,
+    target: tf.Tensor | None,
     *,
     info: DatasetInfo,
     config: InputConfig,
@@ -114,15 +125,15 @@ def _image(
     if not config.crop:
         if shape:
             return raw_images(_pixels(encoded, *shape), config)
-        return jpeg_image(encoded, size, config)
+        return jpeg_image(encoded, size, config, target)
     window = crop_windows(seed, size, config.crop)
-    inner, before = fit_rectangle(window[2:], config)
+    inner, before = fit_rectangle(window[2:], config, target)
     if shape:
         cut = tf.image.crop_to_bounding_box(_pixels(encoded, *shape), *tf.unstack(window))
         pixels = _with_channels(cut, config)
     else:
         pixels = decode_jpeg(encoded, window[2:], inner, config.channels, window=window)
-    return fit_image(pixels, inner, before, config)
+    return fit_image(pixels, inner, before, config, target)
 
 
 def _pixels(encoded: tf.Tensor, *shape: int) -> tf.Tensor:
@@ -130,19 +141,23 @@ def _pixels(encoded: tf.Tensor, *shape: int) -> tf.Tensor:
     return tf.reshape(tf.io.decode_raw(encoded, tf.uint8), shape)
 
 
-def jpeg_image(encoded: tf.Tensor, size: tf.Tensor, config: InputConfig) -> tf.Tensor:
+def jpeg_image(
+    encoded: tf.Tensor, size: tf.Tensor, config: InputConfig, target: tf.Tensor | None = None
+) -> tf.Tensor:
     """Decodes a JPEG file and fits it into the target.
 
     Args:
       encoded: JPEG file, string [].
       size: its (height, width) in pixels, integers [2].
       config: size and channels of the target, and `fit`.
+      target: (height, width) of the target in pixels, int32 [2], where it is another one.
 
     Returns:
       uint8 [height, width, channels].
     """
-    inner, before = fit_rectangle(size, config)
-    return fit_image(decode_jpeg(encoded, size, inner, config.channels), inner, before, config)
+    inner, before = fit_rectangle(size, config, target)
+    pixels = decode_jpeg(encoded, size, inner, config.channels)
+    return fit_image(pixels, inner, before, config, target)
 
 
 def decode_jpeg(

@@ -11,7 +11,9 @@ _ROUNDING = 0.01
 _WHITE = np.uint8(255)
 
 
-def fit_rectangle(size: tf.Tensor, config: InputConfig) -> tuple[tf.Tensor, tf.Tensor]:
+def fit_rectangle(
+    size: tf.Tensor, config: InputConfig, target: tf.Tensor | None = None
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Computes the rectangle of the target that scaled images fill.
 
     An image of 200 × 100 pixels in a target of 300 × 300 is scaled to 300 × 150, with 75 columns
@@ -21,11 +23,13 @@ def fit_rectangle(size: tf.Tensor, config: InputConfig) -> tuple[tf.Tensor, tf.T
     Args:
       size: (height, width) of stored images in pixels, integers [..., 2].
       config: size of the target, and `fit`.
+      target: (height, width) of the target in pixels, int32 [2], where it is another one.
 
     Returns:
       (height, width) and (top, left) of the rectangle in pixels, int32 [..., 2].
     """
-    target = tf.constant([config.height, config.width])
+    if target is None:
+        target = tf.constant([config.height, config.width])
     if config.fit == "stretch":
         inner = tf.zeros_like(size, tf.int32) + target
         return inner, tf.zeros_like(inner)
@@ -41,7 +45,11 @@ def fit_rectangle(size: tf.Tensor, config: InputConfig) -> tuple[tf.Tensor, tf.T
 
 
 def fit_image(
-    pixels: tf.Tensor, inner: tf.Tensor, before: tf.Tensor, config: InputConfig
+    pixels: tf.Tensor,
+    inner: tf.Tensor,
+    before: tf.Tensor,
+    config: InputConfig,
+    target: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """Scales images into a rectangle of the target, and cuts it off there; the rest is white.
 
@@ -53,23 +61,26 @@ def fit_image(
       inner: (height, width) of `fit_rectangle`, int32 [2].
       before: (top, left) of `fit_rectangle`, int32 [2].
       config: size of the target, and `fit`.
+      target: as in `fit_rectangle`.
 
     Returns:
-      uint8 [..., config.height, config.width, config.channels].
+      uint8 [..., height, width, config.channels] of the target.
     """
+    shape = (config.height, config.width) if target is None else (None, None)
+    size = tf.constant(shape) if target is None else target
     if config.fit == "top":
         # Cut off before they are scaled, as long ones may be many times as long as the target.
-        kept = tf.minimum(inner[0], config.height)
+        kept = tf.minimum(inner[0], size[0])
         share = tf.cast(kept, tf.float32) / tf.cast(inner[0], tf.float32)
         rows = tf.cast(tf.shape(pixels)[-3], tf.float32) * share
         pixels = pixels[..., : tf.cast(tf.math.ceil(rows - _ROUNDING), tf.int32), :, :]
         inner = tf.stack([kept, inner[1]])
 
     def resized() -> tf.Tensor:
-        size = tf.shape(pixels)[-3:-1]
-        averaged = tf.where(size >= 2 * inner, inner, size)
+        stored = tf.shape(pixels)[-3:-1]
+        averaged = tf.where(stored >= 2 * inner, inner, stored)
         smaller = tf.cond(
-            tf.reduce_all(averaged == size),
+            tf.reduce_all(averaged == stored),
             lambda: tf.cast(pixels, tf.float32),
             lambda: tf.image.resize(pixels, averaged, tf.image.ResizeMethod.AREA),
         )
@@ -78,11 +89,10 @@ def fit_image(
 
     fits = tf.reduce_all(tf.shape(pixels)[-3:-1] == inner)  # most do, and three passes are spared
     scaled = tf.cond(fits, lambda: pixels, resized)
-    size = (config.height, config.width)
     if config.fit != "stretch":
         # Rows are missing, or columns, or nothing. tf.pad takes three times as long.
-        whole = [*tf.unstack(tf.shape(pixels))[:-3], *size, config.channels]
-        missing = tf.constant(size) - inner
+        whole = [*tf.unstack(tf.shape(pixels))[:-3], *tf.unstack(size), config.channels]
+        missing = size - inner
         axis = len(whole) - 3 + tf.argmax(missing, output_type=tf.int32)
 
         def white(length: tf.Tensor) -> tf.Tensor:
@@ -91,7 +101,7 @@ def fit_image(
         first = tf.reduce_max(before)
         parts = [white(first), scaled, white(tf.reduce_max(missing) - first)]
         scaled = tf.concat(parts, axis)
-    return tf.ensure_shape(scaled, [*pixels.shape[:-3], *size, config.channels])
+    return tf.ensure_shape(scaled, [*pixels.shape[:-3], *shape, config.channels])
 
 
 def fit_boxes(boxes: tf.Tensor, size: tf.Tensor, config: InputConfig) -> tf.Tensor:

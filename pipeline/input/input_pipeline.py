@@ -1,9 +1,10 @@
 """One input pipeline: plan, read, decode, augment, batch, prefetch."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -11,25 +12,28 @@ import tensorflow as tf
 
 from pipeline.augmentation.chain import augment_views
 from pipeline.augmentation.pixels import to_float32_on_cpu
-from pipeline.config import Augmentation, InputConfig
+from pipeline.config import Augmentation, InputConfig, Size
+from pipeline.input.batch_source import (
+    BatchKey,
+    BatchSource,
+    IsRecord,
+    evaluation_source,
+    training_source,
+)
+from pipeline.input.bucket_dataset import bucket_evaluation_source, bucket_training_source
 from pipeline.input.decode import decode_batches, decode_record
 from pipeline.input.features import MADE_FEATURES, read_features, stored_feature
-from pipeline.input.index_dataset import (
-    InputShard,
-    TensorArrays,
-    batch_positions,
-    evaluation_records,
-    training_records,
-)
+from pipeline.input.index_dataset import InputShard, TensorArrays
 from pipeline.input.pixel_batches import load_pixel_reader, pixel_batches
 from pipeline.input.unbroken import unbroken
 from pipeline.option_checks import as_integer, check_type
+from pipeline.records.bucket_table import BucketOrder, BucketTable
 from pipeline.records.info import DatasetInfo
 from pipeline.records.pixel_reader import PixelReader
 from pipeline.records.reader import RecordReader
 from pipeline.records.table import RecordTable, check_batch_size, load_record_table, make_plan
 from pipeline.sampling.phases import PhasedPlan
-from pipeline.sampling.plan import example_seeds
+from pipeline.sampling.plan import IntArray
 
 _ARRAYS = TensorArrays()
 
@@ -44,8 +48,11 @@ class InputPipeline:
     `_batches` holds the whole chain.
 
     Attributes:
+      table: the records; for evaluation, in shard order.
       pixel_reader: reads the pixels of whole batches; None where `reader` reads records, which are
         parsed.
+      buckets: where images have several sizes, the records by bucket: a `BucketTable` for training,
+        a `BucketOrder` for evaluation.
     """
 
     info: DatasetInfo
@@ -55,6 +62,7 @@ class InputPipeline:
     table: RecordTable
     reader: RecordReader
     pixel_reader: PixelReader | None
+    buckets: BucketTable | BucketOrder | None = None
 
     @classmethod
     @_as_written
@@ -85,8 +93,13 @@ class InputPipeline:
         for name in set(config.features or ()) - set(MADE_FEATURES):
             stored_feature(name, info, config)
         shards = info.split(split).shards
+        buckets: BucketTable | BucketOrder | None = None
         if evaluation:
             table = RecordTable.in_shard_order(info, split)
+            buckets = BucketOrder.load(info, split, config) if config.buckets else None
+        elif config.buckets:
+            buckets = BucketTable.load(info, split, config)
+            table = buckets.table
         else:
             table = load_record_table(info, split, config)
         mean_bytes = sum(s.size_bytes for s in shards) // sum(s.records for s in shards)
@@ -100,6 +113,7 @@ class InputPipeline:
             table=table,
             reader=reader,
             pixel_reader=load_pixel_reader(info, split, table, config),
+            buckets=buckets,
         )
 
     @_as_written
@@ -111,28 +125,21 @@ class InputPipeline:
         check_batch_size(self.global_batch_size, shard.replicas, block_length)
         if start_step < 0:
             raise ValueError(f"start_step must be at least 0, got {start_step}")
-        plan = make_plan(
-            self.info,
-            self.split,
-            self.config,
-            self.table,
-            batch_size=self.global_batch_size,
-            seed=seed,
-        )
-        in_block = tf.range(block_length, dtype=tf.int64)
-
-        def key(step: tf.Tensor, replica: tf.Tensor) -> _BatchKey:
-            units = shard.rows(plan, step, replica)
-            row = tf.reshape(units[:, None] * block_length + in_block, [-1])
-            return _BatchKey(step=step, row=row, seed=example_seeds(plan.seed, step, row, _ARRAYS))
-
+        options = {"batch_size": self.global_batch_size, "seed": seed}
+        if isinstance(self.buckets, BucketTable):
+            buckets = self.buckets.make_plan(self.info, self.split, self.config, **options)
+            plan, categories = PhasedPlan(plans=(buckets.layout_plan,)), self.buckets.categories
+            source = bucket_training_source(self.buckets, buckets, shard, start_step=start_step)
+        else:
+            plan = make_plan(self.info, self.split, self.config, self.table, **options)
+            categories = self.table.categories
+            source = training_source(self.table, plan, shard, start_step=start_step)
         return self._batches(
-            training_records(self.table, plan, shard, start_step=start_step),
-            batch_positions(shard, start_step=start_step).map(key),
+            source,
             _Mode(
                 batch_size=self.global_batch_size // shard.replicas,
                 block_length=block_length,
-                weigh=_importance(self.table, plan, self.config.balance.by),
+                weigh=_importance(self.table, plan, categories, self.config.balance.by),
                 weighted=self.config.sample_weights,
                 augmentations=(
                     self.config.augmentations if self.config.placement == "host" else ()
@@ -148,47 +155,59 @@ class InputPipeline:
         """
         check_batch_size(self.global_batch_size, shard.replicas)
         size = self.global_batch_size // shard.replicas
-
-        def key(step: tf.Tensor, replica: tf.Tensor) -> _BatchKey:
-            row = replica * size + tf.range(size, dtype=tf.int64)
-            return _BatchKey(step=step, row=row, seed=example_seeds(0, step, row, _ARRAYS))
-
-        def weigh(key: _BatchKey, _: dict[str, tf.Tensor]) -> tf.Tensor:
-            record = key.step * self.global_batch_size + key.row
-            return tf.cast(record < len(self.table), tf.float32)
-
+        source, is_record = self._evaluation_source(shard, steps)
         return self._batches(
-            evaluation_records(
-                self.table, shard, global_batch_size=self.global_batch_size, steps=steps
-            ),
-            batch_positions(shard, start_step=0, steps=steps).map(key),
+            source,
             _Mode(
                 batch_size=size,
                 block_length=size,
-                weigh=weigh,
+                weigh=lambda key, _: tf.cast(is_record(key), tf.float32),
                 weighted=True,
                 # Views are alike without.
                 augmentations=self.config.augmentations if self.config.views > 1 else (),
             ),
         )
 
+    def _evaluation_source(
+        self, shard: InputShard, steps: int | None
+    ) -> tuple[BatchSource, IsRecord]:
+        options: dict[str, Any] = {"global_batch_size": self.global_batch_size, "steps": steps}
+        if isinstance(self.buckets, BucketOrder):
+            return bucket_evaluation_source(self.buckets, shard, **options)
+        return evaluation_source(self.table, shard, **options)
+
+    def evaluation_steps(self) -> int:
+        """Returns the number of global batches that hold each record of an evaluation once."""
+        if isinstance(self.buckets, BucketOrder):
+            return int(self.buckets.steps(self.global_batch_size).sum())
+        return self.info.evaluation_steps(self.split, self.global_batch_size)
+
     def first_records(self, count: int) -> dict[str, npt.NDArray[Any]]:
-        """Reads the first records, or all if there are fewer; see `read_records`."""
+        """Reads the first records, or all if there are fewer; see `read_records`.
+
+        With buckets they are those of the bucket with the most records, in its size.
+        """
+        if isinstance(self.buckets, BucketOrder):
+            numbers, size = self.buckets.largest()
+            return self.read_records(numbers[:count], size)
         return self.read_records(np.arange(min(count, len(self.table))))
 
     @_as_written
-    def read_records(self, numbers: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
+    def read_records(
+        self, numbers: npt.NDArray[np.int64], size: Size | None = None
+    ) -> dict[str, npt.NDArray[Any]]:
         """Reads some records, without cropping or augmenting them.
 
         A dataset of them would be traced for longer than they take.
 
         Args:
           numbers: their numbers in `table`, int64 [n].
+          size: (height, width) of the images in pixels; None for that of the options.
 
         Returns:
           The image and the stored ones among the features of the options, by name, [n, ...].
         """
-        config = dataclasses.replace(self.config, crop=None)
+        config = dataclasses.replace(_of_size(self.config, size), crop=None)
         names = [name for name in config.features or ("label",) if name not in MADE_FEATURES]
         count = len(numbers)
         block_length = count if self.table.order is None else 1
@@ -202,17 +221,12 @@ class InputPipeline:
             features["image"] = to_float32_on_cpu(images) if config.dtype == "float32" else images
         return {name: value.numpy() for name, value in features.items()}
 
-    def _batches(
-        self, records: tf.data.Dataset, keys: tf.data.Dataset, mode: "_Mode"
-    ) -> tf.data.Dataset:
-        """Makes batches: read, decode, make features, augment, weigh, prefetch.
+    def _batches(self, source: BatchSource, mode: "_Mode") -> tf.data.Dataset:
+        """Makes batches of a source: read, decode, make features, augment, weigh, prefetch.
 
-        Args:
-          records: numbers of the records of each batch, int64 [batch_size].
-          keys: a `_BatchKey` for each batch.
-          mode: how training and evaluation differ.
+        `mode` tells how training and evaluation differ.
         """
-        config = self.config
+        config, keys = self.config, source.keys
         names = config.features or ("image", "label")
         if mode.weighted and "weight" not in names:
             names = (*names, "weight")
@@ -221,9 +235,12 @@ class InputPipeline:
             stored.append(f"{config.balance.by}_id")
         size = mode.batch_size
 
-        def make(key: _BatchKey, images: tf.Tensor, values: dict[str, tf.Tensor]) -> Any:
+        def make(
+            config: InputConfig, key: BatchKey, images: tf.Tensor, values: dict[str, tf.Tensor]
+        ) -> Any:
             features = read_features(values, self.info, config, stored, key.seed)
-            features["image"] = images
+            shape = [size, config.height, config.width, config.channels]
+            features["image"] = tf.ensure_shape(images, shape)
             features["step"] = tf.fill([size], key.step)
             features["row"] = tf.ensure_shape(key.row, [size])
             features["seed"] = tf.ensure_shape(key.seed, [size])
@@ -240,19 +257,27 @@ class InputPipeline:
                 return tuple(features[name] for name in names)
             return {name: features[name] for name in names}
 
+        def make_of_bucket(key: BatchKey, *batch: Any) -> Any:
+            if not source.sizes:
+                return make(config, key, *batch)
+            # A branch for each bucket, in which the size of the images is known while tracing.
+            branches = [
+                functools.partial(make, _of_size(config, each), key, *batch)
+                for each in source.sizes
+            ]
+            return tf.switch_case(tf.cast(key.bucket, tf.int32), branches)
+
         # Records, seeds and keys are three datasets in lock-step: all follow from the plan and have
         # one element for each record, or for each batch, of the same steps. So they are zipped.
         if self.pixel_reader:
             decoded = pixel_batches(
-                self.pixel_reader, records, self.info, config, stored, batch_size=size
+                self.pixel_reader, source.records, self.info, config, stored, batch_size=size
             )
         else:
-            serialized = self.reader.read(records, batch_size=size, block_length=mode.block_length)
-            seeds = keys.flat_map(lambda key: tf.data.Dataset.from_tensor_slices(key.seed))
-            decoded = decode_batches(serialized, seeds, self.info, config, stored, batch_size=size)
+            decoded = self._decoded(source, stored, batch_size=size, block_length=mode.block_length)
         batches = unbroken(
             tf.data.Dataset.zip((keys.enumerate(), decoded)).map(
-                lambda numbered, batch: (numbered[0], make(numbered[1], *batch)),
+                lambda numbered, batch: (numbered[0], make_of_bucket(numbered[1], *batch)),
                 num_parallel_calls=tf.data.AUTOTUNE,
                 deterministic=True,
             )
@@ -266,16 +291,27 @@ class InputPipeline:
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
         return batches.prefetch(tf.data.AUTOTUNE).with_options(options)
 
+    def _decoded(
+        self, source: BatchSource, names: Sequence[str], *, batch_size: int, block_length: int
+    ) -> tf.data.Dataset:
+        """Reads the records of a source, and decodes their images; see `decode_batches`."""
+        records = self.reader.read(source.records, batch_size=batch_size, block_length=block_length)
+        seeds = source.keys.flat_map(lambda key: tf.data.Dataset.from_tensor_slices(key.seed))
+        targets = None
+        if source.sizes:
+            table = tf.constant(source.sizes)
 
-class _BatchKey(NamedTuple):
-    """Step, int64 scalar, and rows and seeds, int64 [n], of the examples of a batch."""
+            def target(key: BatchKey) -> tf.data.Dataset:
+                size = tf.gather(table, key.bucket)
+                return tf.data.Dataset.from_tensors(size).repeat(batch_size)
 
-    step: tf.Tensor
-    row: tf.Tensor
-    seed: tf.Tensor
+            targets = source.keys.flat_map(target)
+        return decode_batches(
+            records, seeds, self.info, self.config, names, batch_size=batch_size, targets=targets
+        )
 
 
-_Weigh = Callable[[_BatchKey, dict[str, tf.Tensor]], tf.Tensor]
+_Weigh = Callable[[BatchKey, dict[str, tf.Tensor]], tf.Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,17 +333,27 @@ class _Mode:
     augmentations: Sequence[Augmentation] = ()
 
 
-def _importance(table: RecordTable, plan: PhasedPlan, by: str) -> _Weigh:
-    """Makes the importance weights, which undo the balance of the step's phase."""
+def _importance(table: RecordTable, plan: PhasedPlan, categories: IntArray, by: str) -> _Weigh:
+    """Makes the importance weights, which undo the balance of the step's phase.
+
+    `categories` are the strata of the plan.
+    """
     if table.block_length > 1:
         return lambda key, _: tf.ones_like(key.row, tf.float32)
-    weights = np.zeros((len(plan.phases), int(table.categories.max()) + 1), np.float32)
+    weights = np.zeros((len(plan.phases), int(categories.max()) + 1), np.float32)
     for weight, phase in zip(weights, plan.phases, strict=True):
-        weight[table.categories] = phase.plan.weights
+        weight[categories] = phase.plan.weights
     first_steps = np.array(plan.first_steps, np.int64)
 
-    def weigh(key: _BatchKey, features: dict[str, tf.Tensor]) -> tf.Tensor:
+    def weigh(key: BatchKey, features: dict[str, tf.Tensor]) -> tf.Tensor:
         phase = _ARRAYS.searchsorted(first_steps, key.step[None])[0] - 1
         return tf.gather(tf.gather(weights, phase), features[f"{by}_id"])
 
     return weigh
+
+
+def _of_size(config: InputConfig, size: Size | None) -> InputConfig:
+    """Returns the options of a single size."""
+    if size is None:
+        return config
+    return dataclasses.replace(config, height=size[0], width=size[1], buckets=None)

@@ -86,17 +86,33 @@ class RecordTable:
         code = np.uint16 if values <= 1 << 16 else np.int32
         files, columns = read_index(info, split, {"offset": np.int64, f"category/{category}": code})
         codes = columns[f"category/{category}"]
+        return cls.by_code(files, columns["offset"], codes, values=values)
+
+    @classmethod
+    def by_code(
+        cls, files: Mapping[str, Any], offset: IntArray, codes: npt.NDArray[Any], *, values: int
+    ) -> Self:
+        """Makes a table of single records with a stratum for each code that occurs.
+
+        Args:
+          files: of `read_index`.
+          offset: of `read_index`, int64 [records].
+          codes: integers [records], below `values`; `categories` are those that occur.
+          values: number of codes.
+        """
         ends = files["shard_ends"]
         shards = [slice(*each) for each in zip(np.append(0, ends[:-1]), ends, strict=True)]
-        shard_counts = [np.bincount(codes[shard], minlength=values) for shard in shards]
-        counts = np.sum(shard_counts, axis=0)
+        counts = np.zeros(values, np.int64)
+        for shard in shards:
+            counts += np.bincount(codes[shard], minlength=values)
         order = aligned_empty(len(codes), np.int32 if len(codes) < 1 << 31 else np.int64)
         # A counting sort, shard by shard: to sort all records at once would take memory for more
         # arrays of the dataset's length. `next_free` is where in `order` the next record of each
         # value goes. With values a b a in this shard, and next_free a: 4, b: 9, the shard sorted by
         # value is a a b, and its records go to 4 5 9.
         next_free = np.cumsum(counts) - counts
-        for shard, shard_count in zip(shards, shard_counts, strict=True):
+        for shard in shards:
+            shard_count = np.bincount(codes[shard], minlength=values)
             first_sorted = np.cumsum(shard_count) - shard_count
             target = np.repeat(next_free - first_sorted, shard_count)
             target += np.arange(shard_count.sum())
@@ -106,7 +122,7 @@ class RecordTable:
         counts = counts[categories]
         return cls(
             **files,
-            offset=columns["offset"],
+            offset=offset,
             order=order,
             contiguous=np.zeros(0, bool),
             categories=categories,

@@ -99,6 +99,8 @@ class BatchPlan:
         shares, 0 gives every stratum the same.
       repeat_cap: highest number of slots a unit gets in an epoch, on average over its stratum. It
         binds unless even that fills no batch.
+      shares: float64 [strata], to which the slots of the strata are in proportion, whatever `alpha`
+        and `repeat_cap` say; None where they follow from those.
     """
 
     counts: IntArray
@@ -106,6 +108,7 @@ class BatchPlan:
     seed: int = 0
     alpha: float = 1.0
     repeat_cap: float = 8.0
+    shares: npt.NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         if not len(self.counts) or self.counts.min() < 1:
@@ -135,12 +138,15 @@ class BatchPlan:
     @cached_property
     def allocation(self) -> IntArray:
         """Slots of each stratum in an epoch, on average over epochs: int64 [strata], in 2**-20."""
-        # Powers are rounded: processors differ in their last bit, and workers must agree.
-        wanted = np.rint(self.counts.astype(float) ** self.alpha * SLOT_PARTS)
-        # A lower cap could not fill the batch: for 3 units in a batch of 12 it is 4.
-        cap = min(max(self.repeat_cap, self.slots / self.units), self.slots)  # it may be infinite
-        limits = float(cap) * self.counts
-        exact = _allocate(wanted, limits, self.slots)
+        if self.shares is not None:
+            exact = self.shares * (self.slots / self.shares.sum())
+        else:
+            # Powers are rounded: processors differ in their last bit, and workers must agree.
+            wanted = np.rint(self.counts.astype(float) ** self.alpha * SLOT_PARTS)
+            # A lower cap could not fill the batch: for 3 units in a batch of 12 it is 4. It may be
+            # infinite.
+            cap = min(max(self.repeat_cap, self.slots / self.units), self.slots)
+            exact = _allocate(wanted, float(cap) * self.counts, self.slots)
         # Rounding the running sums keeps the total.
         ends = np.round(np.cumsum(exact) * SLOT_PARTS).astype(np.int64)
         ends[-1] = self.slots * SLOT_PARTS
@@ -157,17 +163,8 @@ class BatchPlan:
 
     @cached_property
     def stride(self) -> int:
-        """Columns from a step's column to that of the next step.
-
-        It has no factor in common with the number of steps, so that steps visit every column, and
-        it is near the golden section of it, which spreads neighboring columns over the epoch.
-        """
-        steps = self.steps_per_epoch
-        return next(
-            stride
-            for stride in range(max(1, round(steps * GOLDEN)), 2 * steps + 1)
-            if math.gcd(stride, steps) == 1
-        )
+        """Columns from a step's column to that of the next step, see `golden_stride`."""
+        return golden_stride(self.steps_per_epoch)
 
     @cached_property
     def first_units(self) -> IntArray:
@@ -183,14 +180,7 @@ class BatchPlan:
         # Hash and number have 32 and 31 bits: together they are still a positive int64.
         hashed = mix(stratum * ODD % (1 << 32) + key, xp)
         strata = xp.argsort(hashed * (1 << 31) + stratum)
-        # The running sum of the allocation, moved on by 0.618 of a slot in each epoch, is rounded:
-        # a stratum gets the floor or ceiling of its allocation, and the two evenly over the epochs.
-        # With 2.5 slots for each of two strata, sums 0 2.5 5: epoch 0 gives 2 and 3 slots, epoch 1
-        # (sums 0.618 3.118 5.618) gives 3 and 2.
-        sums = np.concatenate([[0], np.cumsum(self.allocation)])
-        ends = xp.shift_right(sums + number * _EPOCH_SHIFT, _SLOT_BITS)
-        # The same running sums, added up over all epochs before.
-        ends_before = sum_of_floors(number, _EPOCH_SHIFT, sums, SLOT_PARTS, xp)
+        ends, ends_before = rounded_ends(self.allocation, number, xp)
         slots, slots_before = (each[1:] - each[:-1] for each in (ends, ends_before))
         # Slots of all epochs before, modulo the units, are where the last epoch stopped: after 7 of
         # them, 3 units have come twice, and the first one three times.
@@ -268,6 +258,41 @@ def example_seeds(seed: int, step: Any, row: Any, xp: Arrays = NUMPY) -> Any:
     # The order of the records takes `seed` itself, that of a replica's rows seed ^ 2: they share no
     # random numbers.
     return mix(mix(mix(step, xp) + (seed ^ 1), xp) + row * ODD, xp)
+
+
+def golden_stride(steps: int) -> int:
+    """Chooses the columns from one visit to the next of a walk around `steps` columns.
+
+    The stride has no factor in common with the number of columns, so that every column is visited,
+    and it is near the golden section of it, which spreads neighboring columns over the walk.
+    """
+    return next(
+        stride
+        for stride in range(max(1, round(steps * GOLDEN)), 2 * steps + 1)
+        if math.gcd(stride, steps) == 1
+    )
+
+
+def rounded_ends(allocation: IntArray, number: Any, xp: Arrays = NUMPY) -> tuple[Any, Any]:
+    """Rounds the running sums of an allocation to whole slots, otherwise in each epoch.
+
+    The running sum, moved on by 0.618 of a slot in each epoch, is rounded: a stratum gets the floor
+    or ceiling of its allocation, and the two evenly over the epochs. With 2.5 slots for each of two
+    strata, sums 0 2.5 5: epoch 0 gives 2 and 3 slots, epoch 1 (sums 0.618 3.118 5.618) gives 3 and
+    2.
+
+    Args:
+      allocation: int64 [strata], slots of each stratum in an epoch, in 2**-20.
+      number: the epoch, int64 [] or [n, 1].
+      xp: array library.
+
+    Returns:
+      The rounded sums of the epoch and those of all epochs before, added up; int64 [strata + 1] or
+      [n, strata + 1]. A stratum's slots are the difference of two neighbors.
+    """
+    sums = np.concatenate([[0], np.cumsum(allocation)])
+    ends = xp.shift_right(sums + number * _EPOCH_SHIFT, _SLOT_BITS)
+    return ends, sum_of_floors(number, _EPOCH_SHIFT, sums, SLOT_PARTS, xp)
 
 
 def draw_of_slot(

@@ -95,6 +95,8 @@ class LayoutClassifier:
     def build(self, info: DatasetInfo) -> keras.Model:
         """Builds the model, from images float32 [n, size, size, 1] to logits float32 [n, values].
 
+        With depth "deep", it takes images of any size.
+
         Raises:
           ValueError: the category has a single value, or does not exist.
         """
@@ -104,9 +106,10 @@ class LayoutClassifier:
                 f"every receipt of {info.data_dir} has the same {self.label!r}: there is nothing "
                 "to classify, choose another label"
             )
+        side = None if self.depth == "deep" else self.size
         return keras.Sequential(
             [
-                keras.Input((self.size, self.size, 1), name="image"),
+                keras.Input((side, side, 1), name="image"),
                 # Paper is 0 and ink 1: the dense layer learns little from a sheet of equal inputs.
                 keras.layers.Rescaling(-1.0, offset=1.0),
                 *(self._shallow() if self.depth == "shallow" else self._deep()),

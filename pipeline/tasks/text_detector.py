@@ -68,9 +68,9 @@ class TextDetector:
     def build(self, info: DatasetInfo) -> keras.Model:
         """Builds the model, from images [n, height, width, 1] to logits [n, height/4, width/4, 1].
 
-        Both are float32.
+        Both are float32. It takes images of any size whose sides are multiples of 16 pixels.
         """
-        image = keras.Input((self.height, self.width, 1), name="image")
+        image = keras.Input((None, None, 1), name="image")
         at_2 = _convolution(image, self.filters, strides=2)
         at_4 = _convolution(_convolution(at_2, 2 * self.filters, strides=2), 2 * self.filters)
         at_8 = _convolution(_convolution(at_4, 4 * self.filters, strides=2), 4 * self.filters)

@@ -1,7 +1,7 @@
 """Training and evaluation steps, the same for every strategy."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import keras
@@ -11,10 +11,12 @@ import tensorflow as tf
 from pipeline.augmentation.chain import augment_views, views_as_examples
 from pipeline.augmentation.pixels import to_float32
 from pipeline.dataset import make_distributed_dataset
+from pipeline.distribution.image_sizes import step_by_size, switch_by_size, with_size
 from pipeline.distribution.parameter_server import is_parameter_server, worker_count
 from pipeline.evaluation.evaluator import Evaluation, Evaluator
 from pipeline.input.features import text_features
 from pipeline.input.services import check_services
+from pipeline.records.bucket_table import sizes_of
 from pipeline.records.info import DatasetInfo
 from pipeline.tasks.base import Task, check_inputs
 from pipeline.training.backup_workers import BackupWorkerSteps, check_backup_workers
@@ -60,10 +62,14 @@ class Trainer:
         self.config = config(inputs) if config else inputs
         if self.config.sample_weights:
             self.config = self.config.with_features("weight")
+        # Chosen once, and the sizes are what a checkpoint remembers.
+        self._sizes = sizes_of(info, self.config) if self.config.buckets is not None else ()
+        self.config = dataclasses.replace(self.config, buckets=self._sizes or None)
         self._check()
         keras.utils.set_random_seed(options.seed)
         with strategy.scope():
             self.model = self._build()
+            self._check_sizes()
             self.optimizer = options.make_optimizer()
             self.optimizer.build(self.model.trainable_variables)
         self._steps = self._make_steps()
@@ -114,6 +120,22 @@ class Trainer:
             devices=self.strategy.num_replicas_in_sync,
         )
 
+    def _check_sizes(self) -> None:
+        """Checks that the model takes images of the size of each bucket."""
+        model = tf.function(self.model, autograph=False)
+        for height, width in self._sizes:
+            try:
+                # Traced, and not run: Keras does not check the shapes of symbolic images.
+                image = tf.TensorSpec((1, height, width, self.config.channels))
+                model.get_concrete_function(image, training=False)
+            except ValueError as error:
+                raise ValueError(
+                    f"the model of {self.task} can't take images of {height} × {width} pixels, one "
+                    "of the sizes of buckets: leave buckets out, or choose sizes and a task that "
+                    "fit each other, such as TextDetector with multiples of 16 pixels, or "
+                    "LayoutClassifier of depth 'deep' with any size"
+                ) from error
+
     def _make_steps(self) -> SynchronousSteps | AsynchronousSteps | BackupWorkerSteps:
         counter = self.optimizer.iterations
         if not is_parameter_server(self.strategy):
@@ -129,7 +151,7 @@ class Trainer:
             build=self._build,
             backups=self.options.backup_workers,
             next_batch=self._next_batch,
-            gradients=self._replica_gradients,
+            gradients=self._replica_gradients_by_size,
             update=self._update_replica,
         )
 
@@ -177,7 +199,7 @@ class Trainer:
         """Makes an iterator over training batches from the current step on."""
         parts = self._steps.batches_per_step
         start = self.step * parts
-        config = replace(self.config, balance=self.config.balance.in_parts(parts))
+        config = dataclasses.replace(self.config, balance=self.config.balance.in_parts(parts))
         return self._steps.batches(
             lambda: make_distributed_dataset(
                 self.strategy,
@@ -209,9 +231,8 @@ class Trainer:
             index: tf.Tensor, losses: tf.TensorArray, waited_s: tf.Tensor
         ) -> tuple[tf.Tensor, tf.TensorArray, tf.Tensor]:
             batch, seconds = self._next_batch(batches)
-            loss = self.strategy.run(self._train_replica, (batch,))
-            losses = losses.write(index, self.strategy.reduce("SUM", loss, axis=None))
-            return index + 1, losses, waited_s + seconds
+            loss = step_by_size(self.strategy, batch, self._sizes, self._train_step)
+            return index + 1, losses.write(index, loss), waited_s + seconds
 
         # A loop of the graph, so that the devices do not wait for the host.
         _, losses, waited_s = tf.while_loop(
@@ -235,6 +256,11 @@ class Trainer:
         ]
         with tf.control_dependencies(arrived):
             return batch, tf.timestamp() - before
+
+    def _train_step(self, batch: dict[str, Any]) -> tf.Tensor:
+        """Updates the model by a global batch, and returns its loss, float32 []."""
+        loss = self.strategy.run(self._train_replica, (batch,))
+        return self.strategy.reduce("SUM", loss, axis=None)
 
     def _train_replica(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
         """Updates the model by one batch of a replica; returns this replica's part of the loss."""
@@ -270,6 +296,18 @@ class Trainer:
                 gradients = part_gradients
             total += loss
         return total, gradients
+
+    def _replica_gradients_by_size(
+        self, batch: dict[str, tf.Tensor]
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Computes gradients where each replica may have images of another size."""
+        if not self._sizes:
+            return self._replica_gradients(batch)
+        return switch_by_size(
+            batch["image"],
+            self._sizes,
+            lambda size: self._replica_gradients(with_size(batch, size)),
+        )
 
     def _update_replica(self, gradients: list[tf.Tensor]) -> None:
         """Updates the model by this replica's part of the gradients, and those of the others."""

@@ -33,6 +33,25 @@ from pipeline.config import Balance, InputConfig, RandomCrop, Reading
             {"reading": Reading(block_length=8), "balance": Balance(alpha=((1.0, 0), (0.5, 9)))},
             "block_length 8 deals .*: set it to 1 for an alpha of 1.0@0,0.5@9",
         ),
+        ({"buckets": 0}, "buckets must be at least 1, got 0"),
+        ({"buckets": True}, "buckets must be an integer, such as 4, got True"),
+        ({"buckets": ()}, r"buckets must be a number of sizes, or sizes such as .*, got \(\)"),
+        ({"buckets": (64, 32)}, r"buckets must be a number of sizes, .*, got \(64, 32\)"),
+        ({"buckets": ((64, 32, 1),)}, r"a height and a width in pixels, .*, got \(64, 32, 1\)"),
+        ({"buckets": ((64, 0),)}, r"a height and a width in pixels, .*, got \(64, 0\)"),
+        (
+            {"buckets": ((64, 32), (32, 32), (128, 64))},
+            r"buckets must differ in their ratio .*, got \(64, 32\) and \(128, 64\)",
+        ),
+        (
+            {"reading": Reading(block_length=8), "buckets": 4},
+            "block_length 8 deals neighbors together, whatever their size: set it to 1, or leave "
+            "buckets out",
+        ),
+        (
+            {"balance": Balance(alpha=((1.0, 0), (0.5, 9))), "buckets": 4},
+            "buckets have one alpha for all steps, got 1.0@0,0.5@9: choose one, or leave buckets",
+        ),
     ],
 )
 def test_input_config(options: dict[str, Any], sentence: str):

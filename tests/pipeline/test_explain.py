@@ -57,6 +57,19 @@ def test_phases_are_told_one_by_one(directory: Path, capsys: pytest.CaptureFixtu
         assert lines[:4] == alone[:4]
 
 
+def test_buckets(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    directory = write_dataset(tmp_path / "receipts", sizes=((64, 32), (48, 48), (64, 32), (64, 32)))
+    options = ["--global-batch-size=8", "--buckets=2", "--height=64", "--width=64"]
+    assert main([str(directory), *options]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    # Padded to 64 × 64, a quarter of the images fills all of it, and three quarters the half.
+    assert lines[4].endswith("% of the pixels of these sizes, and would fill 62% of 64 × 64")
+    assert int(lines[4].split()[2].removesuffix("%")) > 85
+    assert lines[6].split() == ["8", "1.0", "steps", "64", "×", "64"]
+    assert lines[7].split() == ["24", "3.0", "steps", "96", "×", "48"]
+    assert lines[-1].split() == ["1", "1.0", "1.00", "0.250", "1.00", "omega"]
+
+
 def test_one_is_singular(tmp_path: Path):
     directory = write_dataset(tmp_path / "receipts", counts={"a": 3}, shards=1)
     text = explain_plan(directory, global_batch_size=2)

@@ -37,12 +37,15 @@ HEIGHT, WIDTH = 60, 40
 BOX = (0.25, 0.5, 0.75, 0.8)  # xmin, ymin, xmax, ymax: black on white in every image
 
 
-def pixels(number: int = 0, *, gray: bool = False) -> np.ndarray:
+def pixels(
+    number: int = 0, *, gray: bool = False, size: tuple[int, int] = (HEIGHT, WIDTH)
+) -> np.ndarray:
     """White, nearly black inside the box; uint8 [height, width, channels]."""
-    image = np.full((HEIGHT, WIDTH, 1 if gray else 3), 255, np.uint8)
+    height, width = size
+    image = np.full((height, width, 1 if gray else 3), 255, np.uint8)
     xmin, ymin, xmax, ymax = BOX
     image[
-        round(ymin * HEIGHT) : round(ymax * HEIGHT), round(xmin * WIDTH) : round(xmax * WIDTH)
+        round(ymin * height) : round(ymax * height), round(xmin * width) : round(xmax * width)
     ] = number % 20
     return image
 
@@ -56,9 +59,10 @@ def example(
     gray: bool,
     labels: Sequence[Label],
     boxes: bool = True,
+    size: tuple[int, int] = (HEIGHT, WIDTH),
 ) -> bytes:
     """One serialized record."""
-    image = pixels(number, gray=gray)
+    image = pixels(number, gray=gray, size=size)
     encoded = image.tobytes() if raw else jpeg(image)
     xmin, ymin, xmax, ymax = BOX
     return encode_example(
@@ -66,8 +70,8 @@ def example(
         {
             "image/encoded": encoded,
             "image/format": "raw" if raw else "jpeg",
-            "image/height": HEIGHT,
-            "image/width": WIDTH,
+            "image/height": image.shape[0],
+            "image/width": image.shape[1],
             "image/channels": image.shape[2],
             "image/source_id": f"{layout}-{number}",
             "image/key/sha256": hashlib.sha256(encoded).hexdigest(),
@@ -94,10 +98,12 @@ def write_dataset(
     gray: bool = False,
     labels: Sequence[Label] = (),
     without_boxes: Container[str] = (),
+    sizes: Sequence[tuple[int, int]] = ((HEIGHT, WIDTH),),
 ) -> Path:
     """Writes a directory with the split "train" of these layouts, and an empty "validation".
 
-    Labels are of type float; records of the layouts in `without_boxes` have no boxes.
+    Labels are of type float; records of the layouts in `without_boxes` have no boxes. Images have
+    the `sizes` in turn.
     """
     directory.mkdir(parents=True)
     names = sorted(counts)
@@ -111,12 +117,19 @@ def write_dataset(
         for number in range(shard, len(layouts), shards):
             layout = layouts[number]
             layout_id = names.index(layout)
-            boxes = layout not in without_boxes
+            size = sizes[number % len(sizes)]
             record = example(
-                number, layout, layout_id, raw=raw, gray=gray, labels=labels, boxes=boxes
+                number,
+                layout,
+                layout_id,
+                raw=raw,
+                gray=gray,
+                labels=labels,
+                boxes=layout not in without_boxes,
+                size=size,
             )
             summary.add(parse_example(features, record))
-            records.append((f"{layout}-{number}", layout_id, record))
+            records.append((f"{layout}-{number}", layout_id, size, record))
         written.append(_write_shard(directory, shard, records, channels=channels))
     train = Split(
         shards=tuple(written),
@@ -145,22 +158,22 @@ def write_dataset(
 def _write_shard(
     directory: Path,
     shard: int,
-    records: Sequence[tuple[str, int, bytes]],
+    records: Sequence[tuple[str, int, tuple[int, int], bytes]],
     *,
     channels: int,
 ) -> Shard:
-    """Writes a shard of "train" and its index; records are (id, layout_id, serialized)."""
+    """Writes a shard of "train" and its index; records are (id, layout_id, size, serialized)."""
     name = shard_name("train", shard)
     stored, rows = bytearray(), []
-    for id_, layout_id, record in records:
+    for id_, layout_id, (height, width), record in records:
         framed = frame(record)
         rows.append(
             IndexRow(
                 id=id_,
                 offset=len(stored),
                 length=len(framed),
-                height=HEIGHT,
-                width=WIDTH,
+                height=height,
+                width=width,
                 channels=channels,
                 categories={"layout": layout_id},
             )

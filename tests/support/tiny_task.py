@@ -54,6 +54,21 @@ class TinyTask:
 
 
 @dataclass(frozen=True)
+class AnySizeTask(TinyTask):
+    """A model for images of any size."""
+
+    def build(self, info: DatasetInfo) -> keras.Model:
+        return keras.Sequential(
+            [
+                keras.Input((None, None, 1)),
+                keras.layers.Conv2D(4, 3, 2, activation="relu"),
+                keras.layers.GlobalAveragePooling2D(),
+                keras.layers.Dense(len(info.layouts)),
+            ]
+        )
+
+
+@dataclass(frozen=True)
 class StoppedTask(TinyTask):
     """Its process gets a signal while it starts; of several workers, the last one does."""
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 pytest.importorskip("tensorflow")
 
@@ -19,9 +20,11 @@ from pipeline.input.index_dataset import (
 )
 from pipeline.records.table import RecordTable
 from pipeline.sampling.batch_order import replica_rows
+from pipeline.sampling.buckets import BucketPlan
 from pipeline.sampling.integer_math import NUMPY
 from pipeline.sampling.phases import PhasedPlan
 from pipeline.sampling.plan import BatchPlan, example_seeds
+from tests.pipeline.sampling.test_buckets import PLANS as BUCKET_PLANS
 from tests.pipeline.sampling.test_plan import EPOCHS, PLANS, dealt
 
 pytestmark = pytest.mark.slow
@@ -81,6 +84,19 @@ def test_tensorflow_computes_what_numpy_does(plan: BatchPlan, number: int):
     np.testing.assert_array_equal(rows.unit, expected.unit)
     np.testing.assert_array_equal(rows.stratum, expected.stratum)
     assert rows.unit.dtype == rows.stratum.dtype == tf.int64
+
+
+@given(plan=BUCKET_PLANS, first=st.sampled_from([0, 10**8]))
+@settings(deadline=None, max_examples=15)
+def test_tensorflow_finds_the_same_buckets(plan: BucketPlan, first: int):
+    steps = first + np.arange(40)
+    expected, found = plan.of_steps(steps), plan.of_steps(tf.constant(steps), ARRAYS)
+    np.testing.assert_array_equal(found.bucket, expected.bucket)
+    np.testing.assert_array_equal(found.step, expected.step)
+    np.testing.assert_array_equal(
+        plan.steps_before(tf.constant(steps), ARRAYS), plan.steps_before(steps)
+    )
+    assert found.bucket.dtype == found.step.dtype == tf.int64
 
 
 @pytest.mark.parametrize("step", [0, 10**9])

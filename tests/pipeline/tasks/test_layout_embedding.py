@@ -29,7 +29,7 @@ SMALL = LayoutEmbedding(size=32, filters=8, units=16)
 def blocks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """32 records of black and white blocks, 4 by 4 pixels large, in an order of its own each."""
 
-    def pixels(number: int = 0, *, gray: bool = False) -> np.ndarray:
+    def pixels(number: int = 0, *, gray: bool = False, size: object = None) -> np.ndarray:
         dark = np.random.default_rng(number).integers(0, 2, (15, 10, 1), dtype=np.uint8)
         return np.kron(255 * dark, np.ones((4, 4, 1 if gray else 3), np.uint8))
 
