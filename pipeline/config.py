@@ -1,6 +1,7 @@
 """Options of the input pipeline."""
 
 import itertools
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
@@ -200,21 +201,22 @@ class InputConfig:
     def _check_buckets(self) -> None:
         if self.buckets is None:
             return
-        if not isinstance(self.buckets, tuple):
-            check_integer("buckets", self.buckets, example=4)
-        elif not self.buckets or not all(_is_tuple(size, int) for size in self.buckets):
+        buckets: Any = self.buckets
+        if isinstance(buckets, numbers.Integral):
+            check_integer("buckets", buckets, example=4)
+        elif not _is_tuple(buckets, tuple) or not all(_is_tuple(size, int) for size in buckets):
             raise ValueError(
                 "buckets must be a number of sizes, or sizes such as ((512, 384), (768, 256)), got "
-                f"{self.buckets!r}"
+                f"{buckets!r}"
             )
         else:
-            for size in self.buckets:
+            for size in buckets:
                 if len(size) != 2 or min(size) < 1:
                     raise ValueError(
                         f"buckets must have sizes of a height and a width in pixels, such as (768, "
                         f"256), got {size}"
                     )
-            ratios = sorted((height / width, (height, width)) for height, width in self.buckets)
+            ratios = sorted((height / width, (height, width)) for height, width in buckets)
             for (ratio, size), (other_ratio, other) in itertools.pairwise(ratios):
                 if ratio == other_ratio:
                     raise ValueError(
