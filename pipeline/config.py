@@ -95,7 +95,8 @@ class InputConfig:
     """Sets how records become batches.
 
     Attributes:
-      height, width: size of the images in pixels; with a number of `buckets`, of about their area.
+      height, width: size of the images in pixels. With a number of `buckets`, the sizes have about
+        the same area; with sizes of `buckets`, those count.
       buckets: images have several sizes instead of one, each batch a single one of them, so that
         long receipts need less padding. A tuple gives their (height, width) in pixels; a number
         chooses so many from the heights and widths of the dataset's images. Each image gets the
