@@ -138,7 +138,8 @@ class InputConfig:
     """Sets how records become batches.
 
     Attributes:
-      height, width: size of the images in pixels; with a number of `buckets`, of about their area.
+      height, width: size of the images in pixels. With a number of `buckets`, the sizes have about
+        the same area; with sizes of `buckets`, those count.
       buckets: images have several sizes instead of one, each batch a single one of them, so that
         long receipts need less padding. A tuple gives their (height, width) in pixels; a number
         chooses so many from the heights and widths of the dataset's images. Each image gets the
@@ -245,21 +246,22 @@ class InputConfig:
     def _check_buckets(self) -> None:
         if self.buckets is None:
             return
-        if not isinstance(self.buckets, tuple):
-            check_integer("buckets", self.buckets, example=4)
-        elif not self.buckets or not all(_is_tuple(size, int) for size in self.buckets):
+        buckets: Any = self.buckets
+        if isinstance(buckets, numbers.Integral):
+            check_integer("buckets", buckets, example=4)
+        elif not _is_tuple(buckets, tuple) or not all(_is_tuple(size, int) for size in buckets):
             raise ValueError(
                 "buckets must be a number of sizes, or sizes such as ((512, 384), (768, 256)), got "
-                f"{self.buckets!r}"
+                f"{buckets!r}"
             )
         else:
-            for size in self.buckets:
+            for size in buckets:
                 if len(size) != 2 or min(size) < 1:
                     raise ValueError(
                         f"buckets must have sizes of a height and a width in pixels, such as (768, "
                         f"256), got {size}"
                     )
-            ratios = sorted((height / width, (height, width)) for height, width in self.buckets)
+            ratios = sorted((height / width, (height, width)) for height, width in buckets)
             for (ratio, size), (other_ratio, other) in itertools.pairwise(ratios):
                 if ratio == other_ratio:
                     raise ValueError(

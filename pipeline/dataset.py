@@ -35,7 +35,8 @@ def make_dataset(
     replica's part of it. Equal arguments give equal batches, whatever the number of pipelines.
     The rows of a replica lie in an order that keeps halves, quarters, eighths, … within one record
     of their share, too. Other parts are fair on average over steps, see
-    `pipeline.sampling.batch_order.replica_rows`.
+    `pipeline.sampling.batch_order.replica_rows`. With `InputConfig.buckets`, a global batch has
+    images of one size, and the shares are those of the records that have it.
 
     Args:
       data_dir: dataset directory; None for the one that TILLROLL_DATA_DIR names.
@@ -169,11 +170,11 @@ def make_evaluation_dataset(
 ) -> EvaluationDataset:
     """Makes a dataset that holds each record of a split once every `steps` batches.
 
-    The last of these batches is padded with examples of weight 0. So batches always carry weights:
-    (image, label, weight), or the features with "weight" among them. Augmentations and balance are
-    left out; but where an image has several views, these are augmented, by the same seeds in every
-    evaluation. Keras divides its `loss` by all rows, padding included: pass metrics that are
-    averages over records as `weighted_metrics`.
+    The last of these batches, or with buckets the last of each size, is padded with examples of
+    weight 0. So batches always carry weights: (image, label, weight), or the features with "weight"
+    among them. Augmentations and balance are left out; but where an image has several views, these
+    are augmented, by the same seeds in every evaluation. Keras divides its `loss` by all rows,
+    padding included: pass metrics that are averages over records as `weighted_metrics`.
 
     Under ParameterServerStrategy, workers advance at their own speed, and each makes padding
     without end behind its last record: take `steps` batches or more, until the weights add up to

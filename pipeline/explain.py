@@ -170,14 +170,14 @@ def _repeats(plan: BatchPlan, table: RecordTable) -> Iterator[str]:
 def _buckets(
     info: DatasetInfo, split: str, config: InputConfig, *, batch_size: int, seed: int
 ) -> Iterator[str]:
-    """Lists the sizes of images, their records and steps, and how much of the pixels is padding."""
+    """Lists the sizes of images, their records and steps, and how much of an image is padding."""
     buckets = BucketTable.load(info, split, config)
     plan = buckets.make_plan(info, split, config, batch_size=batch_size, seed=seed)
     ratios = count_ratios(info)
     filled = filled_share(ratios, sizes_of(info, config))
     single = filled_share(ratios, [(config.height, config.width)])
     yield (
-        f"  images fill {filled:.0%} of the pixels of these sizes, and would fill {single:.0%} of "
+        f"  images fill {filled:.0%} of their size on average, and would fill {single:.0%} of "
         f"{config.height} × {config.width}"
     )
     yield f"  {'records':>9} {'per epoch':>11}  height × width"

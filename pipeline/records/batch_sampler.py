@@ -19,6 +19,8 @@ _ROWS_AT_ONCE = 8192  # for which the plan is computed
 class BatchSampler:
     """Tells which records make up each batch of one rank: those of `make_dataset`, in its order.
 
+    Images are the caller's, so there is nothing like `InputConfig.buckets`.
+
     A sequence of batches, each a list of positions in `Records`. Every global batch holds each
     layout within one record of its share, and so does the batch of a rank, of global_batch_size /
     world_size records. Equal arguments give equal global batches, whatever the number of ranks.

@@ -48,7 +48,7 @@ def find_bucket(
 
 
 def bucket_sizes(
-    info: DatasetInfo, buckets: int | Sequence[Size], *, height: int, width: int
+    info: DatasetInfo, buckets: int | tuple[Size, ...], *, height: int, width: int
 ) -> tuple[Size, ...]:
     """Returns the sizes of the buckets of a dataset, by ascending ratio of height to width.
 
@@ -59,7 +59,7 @@ def bucket_sizes(
       height: with a number, the sizes have about the area of `height` × `width`.
       width: see `height`.
     """
-    if not isinstance(buckets, int):
+    if isinstance(buckets, tuple):
         return tuple(sorted(buckets, key=lambda size: size[0] / size[1]))
     return choose_sizes(count_ratios(info), buckets, height=height, width=width)
 
@@ -116,7 +116,7 @@ def choose_sizes(
 
 
 def filled_share(ratio_counts: npt.NDArray[np.int64], sizes: Sequence[Size]) -> float:
-    """Computes the share of all pixels of padded images that is not padding."""
+    """Computes the share of a padded image that is no padding, on average over records."""
     bins = np.flatnonzero(ratio_counts)
     records, ratios = ratio_counts[bins], (bins + 0.5) / _RATIO_PARTS
     factors = ratios[:, None] / _ratios(sizes)

@@ -36,6 +36,7 @@ from pipeline.config import Balance, InputConfig, RandomCrop, Reading
         ({"buckets": 0}, "buckets must be at least 1, got 0"),
         ({"buckets": True}, "buckets must be an integer, such as 4, got True"),
         ({"buckets": ()}, r"buckets must be a number of sizes, or sizes such as .*, got \(\)"),
+        ({"buckets": [[64, 32]]}, r"buckets must be a number .*, got \[\[64, 32\]\]"),
         ({"buckets": (64, 32)}, r"buckets must be a number of sizes, .*, got \(64, 32\)"),
         ({"buckets": ((64, 32, 1),)}, r"a height and a width in pixels, .*, got \(64, 32, 1\)"),
         ({"buckets": ((64, 0),)}, r"a height and a width in pixels, .*, got \(64, 0\)"),

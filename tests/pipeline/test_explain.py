@@ -63,7 +63,7 @@ def test_buckets(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main([str(directory), *options]) == 0
     lines = capsys.readouterr().out.splitlines()
     # Padded to 64 × 64, a quarter of the images fills all of it, and three quarters the half.
-    assert lines[4].endswith("% of the pixels of these sizes, and would fill 62% of 64 × 64")
+    assert lines[4].endswith("% of their size on average, and would fill 62% of 64 × 64")
     assert int(lines[4].split()[2].removesuffix("%")) > 85
     assert lines[6].split() == ["8", "1.0", "steps", "64", "×", "64"]
     assert lines[7].split() == ["24", "3.0", "steps", "96", "×", "48"]
