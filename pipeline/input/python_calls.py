@@ -8,16 +8,10 @@ takes some batches and ends. TensorFlow refuses only calls that begin after Pyth
 So there is a gate in the graph in front of each call. It is a number that TensorFlow and NumPy see
 in the same memory, which a thread reads without Python. When Python is about to end, the gate is
 closed, and those that have passed it are waited for.
-
-A call must not collect garbage either: if the iterator that it works for has become garbage, with
-its exception for example, the collector destroys it in this thread, which then waits for its own
-call. So the collector pauses during calls. TensorFlow's own few lines of Python around a call are
-not covered: there, it may still happen.
 """
 
 import atexit
 import functools
-import gc
 import os
 import threading
 import time
@@ -27,6 +21,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pipeline.input.garbage import collect_apart
 from pipeline.records.reader import shared
 from pipeline.records.table import aligned_empty
 
@@ -50,11 +45,10 @@ class PythonCalls:
         with tf.init_scope(), tf.device("CPU"):
             self._gate = shared(self._closed)
         self._running: set[threading.Thread] = set()
-        self._lock = threading.Lock()
-        self._collects = False  # whether the collector is to go on behind the last call
         # In another process, TensorFlow would call whatever has the same number there.
         self._process = int.from_bytes(os.urandom(7), "little")
         atexit.register(self.close)
+        collect_apart()
 
     def close(self) -> None:
         """Fails all later calls, and waits for those that have begun."""
@@ -74,29 +68,17 @@ class PythonCalls:
         def run(process: np.int64, *arrays: Any) -> Any:
             if process != self._process:
                 raise ValueError(_FOREIGN)
-            self._begin()
+            thread = threading.current_thread()
+            self._running.add(thread)
             try:
                 return function(*arrays)
             finally:
-                self._end()
+                self._running.discard(thread)
 
         is_open = tf.debugging.Assert(tf.equal(self._gate[0], 0), [_CLOSED])
         with tf.control_dependencies([is_open]):
             process = tf.constant(self._process, tf.int64)
             return tf.numpy_function(run, [process, *arguments], dtypes, stateful=False)
-
-    def _begin(self) -> None:
-        with self._lock:
-            if not self._running:
-                self._collects = gc.isenabled()
-                gc.disable()
-            self._running.add(threading.current_thread())
-
-    def _end(self) -> None:
-        with self._lock:
-            self._running.discard(threading.current_thread())
-            if not self._running and self._collects:
-                gc.enable()
 
 
 @functools.cache
