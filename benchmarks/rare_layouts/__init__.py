@@ -1,1 +1,1 @@
-"""Whether rare layouts are learned better: orders and balances of batches, side by side."""
+"""Orders and balances of batches, side by side: are rare layouts learned better?"""

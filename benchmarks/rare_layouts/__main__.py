@@ -1,4 +1,4 @@
-"""Whether rare layouts are learned better when they are dealt and balanced.
+"""Accuracy of rare layouts with several orders and balances of the batches.
 
 `python -m benchmarks.rare_layouts FOLDER` draws receipts into a folder, whose layouts follow Zipf's
 law, and a balanced test set, and builds datasets of both, unless the folder has them. It trains the
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         size=args.size,
     )
     training = Training(
-        task=StridedClassifier(depth="deep", size=args.size, width=args.width, augment=True),
+        task=StridedClassifier(size=args.size, width=args.width, augment=True),
         steps=args.steps,
         global_batch_size=args.global_batch_size,
         learning_rate=args.learning_rate,

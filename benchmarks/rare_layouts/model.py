@@ -13,10 +13,10 @@ _STAGES = 4
 class StridedClassifier(LayoutClassifier):
     """The layout classifier with convolutions that halve the image, each with twice the filters."""
 
-    def _deep(self) -> list[keras.Layer]:
+    def _shallow(self) -> list[keras.Layer]:
         layers: list[keras.Layer] = []
         for stage in range(_STAGES):
-            layers += [
+            layers.append(
                 keras.layers.Conv2D(
                     self.width << stage,
                     5 if stage == 0 else 3,
@@ -25,5 +25,5 @@ class StridedClassifier(LayoutClassifier):
                     activation="relu",
                     kernel_initializer="he_normal",
                 )
-            ]
+            )
         return [*layers, keras.layers.Flatten()]

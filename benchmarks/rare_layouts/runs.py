@@ -27,7 +27,7 @@ _NEW_HEAD_SHARE = 0.2  # of the steps
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What all runs have in common.
+    """Options that all runs have in common.
 
     Attributes:
       task: the classifier.

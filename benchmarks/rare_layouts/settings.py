@@ -9,11 +9,12 @@ _LAST_FIFTH, _HALF = 0.8, 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """How a model is trained.
+    """Setting of a training run.
 
     Attributes:
       order: "dealt" by the plan, or a "buffer" of records from which batches are drawn.
-      phases: (alpha, share of the steps at which it begins), as `--balance` has them.
+      phases: (alpha, share of the steps at which it begins), as
+        `--balance-alpha` has them.
       logit_adjustment: of the task.
       new_head: the last fifth of the steps trains a new head alone, on layouts with equal shares.
     """
@@ -22,11 +23,6 @@ class Setting:
     phases: tuple[tuple[float, float], ...] = ((1.0, 0.0),)
     logit_adjustment: float = 0.0
     new_head: bool = False
-
-    @property
-    def is_natural(self) -> bool:
-        """Whether layouts come at their natural shares, from the first step to the last."""
-        return self.phases == ((1.0, 0.0),) and not self.new_head
 
 
 def _alpha(value: float) -> Setting:

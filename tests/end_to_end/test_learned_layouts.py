@@ -98,13 +98,13 @@ def test_photos_train_the_model_that_finds_their_layouts(
 ):
     run_dir, model, out = (tmp_path / name for name in ("run", "model", "found"))
     arguments = (str(unlabeled), f"--run-dir={run_dir}", *TASK, "--global-batch-size=32")
-    assert train_main([*arguments, "--steps=40", "--evaluation-split=train"]) == 0
+    assert train_main([*arguments, "--steps=60", "--evaluation-split=train"]) == 0
     assert evaluations(run_dir)
     assert (run_dir / "samples.png").exists()
     assert export_main([str(run_dir), f"--output={model}"]) == 0
     run_python(
         *("-m", "beam_jobs.build", f"--input={photos}", f"--output={out}", "--shards=2"),
-        *(f"--layout-from=model={model}", "--layout-distance=0.2", "--workers=1", "--quiet"),
+        *(f"--layout-from=model={model}", "--layout-distance=0.1", "--workers=1", "--quiet"),
     )
     found = designs(out)
     assert 3 <= len(found) < 2 * OF_EACH
