@@ -13,8 +13,7 @@ class Setting:
 
     Attributes:
       order: "dealt" by the plan, or a "buffer" of records from which batches are drawn.
-      phases: (alpha, share of the steps at which it begins), as
-        `--balance-alpha` has them.
+      phases: (alpha, share of the steps at which it begins).
       logit_adjustment: of the task.
       new_head: the last fifth of the steps trains a new head alone, on layouts with equal shares.
     """
