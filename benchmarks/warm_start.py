@@ -23,7 +23,7 @@ if __name__ == "__main__":
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.harness.command import benchmark_parser
+from benchmarks.harness.command import add_numbers, benchmark_parser
 from benchmarks.harness.weights import weights_of
 from pipeline.evaluation.evaluator import Evaluation
 from pipeline.records.info import DatasetInfo, load_info
@@ -90,21 +90,15 @@ def _parser() -> CommandParser:
     parser.add_argument(
         "folder", metavar="FOLDER", help="receipts, with their table receipts.jsonl"
     )
-    for name, default, meaning in (
+    numbers = (
         ("steps", 600, "training steps of each run"),
         ("evaluate-every", 20, "steps between two evaluations"),
         ("global-batch-size", 32, "records of a global batch"),
         ("size", 64, "height and width of the images in pixels"),
         ("width", 16, "filters of the model's first convolution"),
         ("units", 64, "units of the model's dense layer"),
-    ):
-        parser.add_argument(
-            f"--{name}",
-            type=int,
-            default=default,
-            metavar="N",
-            help=f"{meaning} (default: %(default)s)",
-        )
+    )
+    add_numbers(parser, numbers)
     return parser
 
 

@@ -1,5 +1,7 @@
 """The command-line parser of a benchmark, like that of the commands of tillroll."""
 
+from collections.abc import Iterable
+
 from schemas.command_line import CommandParser
 
 
@@ -17,3 +19,15 @@ def benchmark_parser(
     # On a terminal, the marks of code in a docstring say nothing.
     text = (description or "").replace("`", "")
     return CommandParser(f"benchmarks.{name}", usage, text, epilog=epilog)
+
+
+def add_numbers(parser: CommandParser, numbers: Iterable[tuple[str, int, str]]) -> None:
+    """Adds options that are integers: name, default and meaning of each."""
+    for name, default, meaning in numbers:
+        parser.add_argument(
+            f"--{name}",
+            type=int,
+            default=default,
+            metavar="N",
+            help=f"{meaning} (default: %(default)s)",
+        )

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.harness import timing
-from benchmarks.harness.command import benchmark_parser
+from benchmarks.harness.command import add_numbers, benchmark_parser
 from benchmarks.rare_layouts.composition import composition_table, compositions
 from benchmarks.rare_layouts.corpus import Corpus
 from benchmarks.rare_layouts.figures import accuracy_table
@@ -39,7 +39,7 @@ _NUMBERS = (
     ("test-per-layout", 20, "receipts of each layout to test with"),
     ("size", 96, "height and width of the images in pixels"),
     ("width", 16, "filters of the model's first convolution"),
-    ("steps", 4000, "training steps of each run"),
+    ("steps", 3000, "training steps of each run"),
     ("global-batch-size", 64, "records of a global batch"),
     ("evaluate-every", 250, "steps between two evaluations"),
     ("seeds", 3, "runs of each setting"),
@@ -90,14 +90,7 @@ def _parser() -> CommandParser:
         metavar="NAME",
         help=f"some of {', '.join(SETTINGS)} (default: all); {NATURAL} is always there",
     )
-    for name, default, meaning in _NUMBERS:
-        parser.add_argument(
-            f"--{name}",
-            type=int,
-            default=default,
-            metavar="N",
-            help=f"{meaning} (default: %(default)s)",
-        )
+    add_numbers(parser, _NUMBERS)
     parser.add_argument(
         "--learning-rate",
         type=float,
