@@ -40,30 +40,6 @@ def warp_packed(image: tf.Tensor, forward: tf.Tensor) -> tf.Tensor:
     return _warp(image, backward_maps(forward, height, width))
 
 
-def finish(
-    pixels: tf.Tensor,
-    tables: tf.Tensor,
-    noise: tuple[tf.Tensor, tf.Tensor] | None,
-    *,
-    channels: int,
-    dtype: tf.DType,
-) -> tf.Tensor:
-    """Looks the levels of pixels up in tables, and adds noise.
-
-    Args:
-      pixels: packed, int32 [n, height, width], or uint8 [n, height, width, channels].
-      tables: numbers in 0…1 for the levels of each image, float32 [n, 256].
-      noise: deviations, float32 [n, 1, 1, 1], and noise of deviation 1, float32 [n, numbers], of
-        which images take as many as they need; None for none.
-      channels: channels of packed pixels.
-      dtype: uint8 or float32.
-
-    Returns:
-      Images in 0…1, or of uint8, rounded, [n, height, width, channels].
-    """
-    return _finish(pixels, tables, noise, channels=channels, dtype=dtype)
-
-
 # Both are compiled anew for each shape, which takes less than a second.
 @tf.function(jit_compile=True, autograph=False)
 def _warp(image: tf.Tensor, backward: tf.Tensor) -> tf.Tensor:
@@ -124,7 +100,7 @@ def _places(backward: tf.Tensor, height: int, width: int) -> tuple[tf.Tensor, tf
 
 
 @tf.function(jit_compile=True, autograph=False)
-def _finish(
+def finish(
     pixels: tf.Tensor,
     tables: tf.Tensor,
     noise: tuple[tf.Tensor, tf.Tensor] | None,
@@ -132,6 +108,19 @@ def _finish(
     channels: int,
     dtype: tf.DType,
 ) -> tf.Tensor:
+    """Looks the levels of pixels up in tables, and adds noise.
+
+    Args:
+      pixels: packed, int32 [n, height, width], or uint8 [n, height, width, channels].
+      tables: numbers in 0…1 for the levels of each image, float32 [n, 256].
+      noise: deviations, float32 [n, 1, 1, 1], and noise of deviation 1, float32 [n, numbers], of
+        which images take as many as they need; None for none.
+      channels: channels of packed pixels.
+      dtype: uint8 or float32.
+
+    Returns:
+      Images in 0…1, or of uint8, rounded, [n, height, width, channels].
+    """
     count = tf.shape(pixels)[0]
     levels = tf.cast(pixels, tf.int32)
     if pixels.dtype == tf.int32:
