@@ -19,7 +19,7 @@ from ffcv.fields.rgb_image import (
     SimpleRGBImageDecoder,
 )
 from ffcv.loader import Loader, OrderOption
-from ffcv.reader import RecordReader
+from ffcv.reader import Reader
 from ffcv.transforms import NormalizeImage, ToTensor
 from ffcv.writer import DatasetWriter
 
@@ -76,7 +76,7 @@ def batches(folder: Path, output: Output, *, workers: int) -> Iterator[Any]:
         "custom_fields": {"image": _Stored},
         "pipelines": {"image": [*image, ToTensor()], "label": [IntDecoder(), ToTensor()]},
     }
-    records = int(RecordReader(str(file), options["custom_fields"]).num_samples)
+    records = int(Reader(str(file), options["custom_fields"]).num_samples)
     indices = np.tile(np.arange(records), -(-_LONG_EPOCH // records))
     loader = Loader(str(file), indices=indices, **options)
     return itertools.chain.from_iterable(itertools.repeat(loader))
