@@ -204,13 +204,16 @@ def batch_positions(
     Returns:
       Pairs of int64 scalars.
     """
-
-    def of_step(step: tf.Tensor) -> tf.data.Dataset:
-        replicas = tf.data.Dataset.range(shard.replica_range.start, shard.replica_range.stop)
-        return replicas.map(lambda replica: (step, replica))
-
+    replicas = shard.replica_range
     first = start_step + tf.cast(shard.worker, tf.int64)
-    stop = FOREVER if steps is None else steps
+
+    def position(number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        # With replicas 2 and 3, and every third step from 7 on: (7, 2) (7, 3) (10, 2) (10, 3) …
+        step = first + number // len(replicas) * shard.workers
+        return step, replicas.start + number % len(replicas)
+
+    if steps is None:
+        return tf.data.Dataset.range(FOREVER).map(position)
     # With 3 steps: 0 1 2 0 1 2 …; evaluated again, a split begins anew.
-    numbers = tf.data.Dataset.range(first, stop, shard.workers)
-    return (numbers if steps is None else numbers.repeat()).flat_map(of_step)
+    count = tf.maximum(-((first - steps) // shard.workers), 0)
+    return tf.data.Dataset.range(count * len(replicas)).repeat().map(position)

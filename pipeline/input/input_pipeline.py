@@ -289,7 +289,9 @@ class InputPipeline:
         options = tf.data.Options()
         # Each pipeline makes its own shard: nothing is left to shard.
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-        return batches.prefetch(tf.data.AUTOTUNE).with_options(options)
+        # Copying pixels is bound by memory: the more batches wait, the fewer of them are in caches.
+        ahead = 1 if self.pixel_reader else tf.data.AUTOTUNE
+        return batches.prefetch(ahead).with_options(options)
 
     def _decoded(
         self, source: BatchSource, names: Sequence[str], *, batch_size: int, block_length: int

@@ -3,9 +3,6 @@
 import os
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 
 class FileState(NamedTuple):
     """Facts that the file system tells of a file; they differ once it is changed or replaced."""
@@ -29,18 +26,17 @@ class OpenFile:
         """Reads from a place of the file: processes and threads share no position in it."""
         return os.pread(self._descriptor, size, offset)
 
-    def read_into(self, memory: npt.NDArray[np.uint8], offset: int) -> None:
-        """Fills memory from a place of the file.
+    def read_into(self, memory: memoryview, offset: int) -> None:
+        """Fills memory, of bytes, from a place of the file.
 
         Raises:
           ValueError: the file ends before the memory is full.
         """
-        read = 0
-        while read < memory.size:  # a system call may return less, as it does behind 2 GB
-            size = os.preadv(self._descriptor, [memory.data[read:]], offset + read)
+        while memory:
+            size = os.preadv(self._descriptor, [memory], offset)
             if not size:
                 raise ValueError("file ends inside a record")
-            read += size
+            memory, offset = memory[size:], offset + size  # nothing is left, in most cases
 
     def state(self) -> FileState | None:
         """Returns the state of the file; None if it was deleted, or another took its place."""

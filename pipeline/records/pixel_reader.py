@@ -103,55 +103,62 @@ class PixelReader:
         """
         table = self._table
         positions = numbers if table.order is None else table.order[numbers]
-        shards = np.searchsorted(table.shard_ends, positions, side="right")
+        shards = np.searchsorted(table.shard_ends, positions, side="right").tolist()
         size = math.prod(self.shape)
         # Memory at such an address is taken by TensorFlow as it is.
-        pixels = aligned_empty(len(numbers) * size, np.uint8).reshape(len(numbers), size)
+        pixels = aligned_empty(len(numbers) * size, np.uint8)
         opened: dict[int, tuple[OpenFile, FileState]] = {}  # each shard is looked at once
-        for target, shard, position in zip(
-            pixels, shards.tolist(), positions.tolist(), strict=True
-        ):
-            try:
+        try:
+            for shard, position in zip(shards, positions.tolist(), strict=True):  # noqa: B007
                 if shard not in opened:
                     opened[shard] = self._file(shard)
-                self._copy(*opened[shard], shard, position, target)
-            except (OSError, ValueError) as error:
-                offset = int(table.offset[position])
-                raise UnreadableRecordError(
-                    explain(table.paths[shard], table.index_paths[shard], offset)
-                ) from error
+            # Only now: the pixels of a file that was changed must be found again.
+            starts = self._pixel_start[positions]
+            known = (starts > 0) & (self._verify != "always")
+            # Two threads copy at once as long as neither needs Python, so the loop has nothing in
+            # it that can be computed for all records together.
+            for shard, position, place, is_known, first in zip(
+                shards,
+                positions.tolist(),
+                (table.offset[positions] + starts).tolist(),
+                known.tolist(),
+                range(0, pixels.size, size),
+                strict=True,
+            ):
+                target = pixels.data[first : first + size]
+                file, state = opened[shard]
+                if is_known:
+                    file.read_into(target, place)
+                else:
+                    self._read_record(file, state, shard, position, target)
+        except (OSError, ValueError) as error:
+            offset = int(table.offset[position])  # of the record that the loop has come to
+            raise UnreadableRecordError(
+                explain(table.paths[shard], table.index_paths[shard], offset)
+            ) from error
         values = {name: ids[positions].astype(np.int64) for name, ids in self._categories.items()}
         return pixels.reshape(-1, *self.shape), values
 
-    def _copy(
-        self,
-        file: OpenFile,
-        state: FileState,
-        shard: int,
-        position: int,
-        target: npt.NDArray[np.uint8],
+    def _read_record(
+        self, file: OpenFile, state: FileState, shard: int, position: int, target: memoryview
     ) -> None:
-        """Copies the pixels of a record, which lies in a file, into the memory of a batch.
+        """Reads a whole record, copies its pixels into the memory of a batch and keeps their place.
 
         Raises:
           OSError: the file can't be read.
           ValueError: the record is damaged.
         """
         offset = int(self._table.offset[position])
-        start = int(self._pixel_start[position])
-        if start and self._verify != "always":
-            file.read_into(target, offset + start)
-            return
         framed = np.empty(self._length[position], np.uint8)
-        file.read_into(framed, offset)
+        file.read_into(framed.data, offset)
         unverified = self._verify == "never"
         payload = framed[PAYLOAD_START:] if unverified else unframe(framed, offset)
         place = find_bytes(payload.data, _ENCODED)
-        if place.stop - place.start != target.size:
+        if place.stop - place.start != len(target):
             raise ValueError(
-                f"record holds {place.stop - place.start} bytes of pixels, {target.size} expected"
+                f"record holds {place.stop - place.start} bytes of pixels, {len(target)} expected"
             )
-        target[:] = payload[place]
+        target[:] = payload.data[place]
         with self._lock:
             # Another thread may have found meanwhile that the file was changed. What was read here
             # then says nothing of what comes next.
