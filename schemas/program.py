@@ -1,10 +1,12 @@
 """The commands of both halves as programs: stop signals, and outputs that nobody reads any more."""
 
 import gc
+import multiprocessing
 import os
 import select
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
@@ -60,3 +62,17 @@ def _is_closed() -> bool:
     poll = select.poll()
     poll.register(sys.stdout.fileno(), select.POLLOUT)
     return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
+def end_with_parent() -> None:
+    """Has a thread end this process of `multiprocessing` once the one that started it has ended.
+
+    Where that one is killed, nothing else would.
+    """
+    if parent := multiprocessing.parent_process():
+
+        def end() -> None:
+            parent.join()
+            os._exit(1)
+
+        threading.Thread(target=end, name="end with parent", daemon=True).start()

@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from beam_jobs.running.stop_signals import stop_signals_held
 from beam_jobs.verification.shard import ShardCheck, check_shard, share_faults
 from schemas.excluded import ExcludedRecord
 from schemas.manifest import Manifest, Shard
+from schemas.program import end_with_parent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,16 +89,9 @@ def _check_shard(
 
 def _start_worker(options: PipelineOptions, check_one: Callable[[ShardTask], ShardCheck]) -> None:
     global _check_one
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     FileSystems.set_options(options)
     _check_one = check_one
-
-
-def _end_with_parent() -> None:
-    """Ends this worker when its parent was killed: nothing else would end it."""
-    if parent := multiprocessing.parent_process():
-        parent.join()
-        os._exit(1)
 
 
 def _check(task: ShardTask) -> ShardCheck:

@@ -22,6 +22,8 @@ from typing import Any, Self
 
 import psutil
 
+from schemas.program import end_with_parent
+
 
 @dataclass(frozen=True, kw_only=True)
 class Contender:
@@ -136,8 +138,12 @@ def apart(contender: Contender, effort: Effort) -> Round:
 
 
 def in_new_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls a function of a module in a new process, and returns its result."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+    """Calls a function of a module in a new process, and returns its result.
+
+    That process ends when this one is killed: it would slow whatever is measured next.
+    """
+    spawned = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawned, initializer=end_with_parent) as pool:
         return pool.submit(function, *arguments).result()
 
 

@@ -114,6 +114,25 @@ def test_contenders_take_turns_in_processes_of_their_own(capsys: pytest.CaptureF
     assert [line[4] for line in lines if line] == ["a", "b", "a", "b"]
 
 
+def print_and_wait() -> None:
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+
+
+def test_a_process_ends_with_the_killed_one_that_started_it():
+    import psutil
+
+    code = (
+        "from benchmarks.harness.timing import in_new_process\n"
+        "from tests.benchmarks.harness.test_timing import print_and_wait\n"
+        "in_new_process(print_and_wait)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
+        child = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+    child.wait(60)  # it raises if the process lives on
+
+
 def test_memory_and_processor_time_are_those_of_children_too():
     code = (
         "import sys; block = bytearray(200_000_000); sum(range(3_000_000)); "
