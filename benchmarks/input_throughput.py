@@ -80,6 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 contenders = {name: from_allocator(contenders[name], name) for name in runs}
             efforts = {name: _as_many_images(effort, each) for name, each in runs.items()}
         else:
+            runs = {"": run}
             contenders = ladder(run)
             efforts = dict.fromkeys(contenders, effort)
     except (ValueError, FileNotFoundError) as error:
@@ -96,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         measured = {"this": results["device"]} | {name: Result.of(rounds[name]) for name in beside}
         besides = sweep_rows("beside", measured)
         print("", table(besides), *([missing] if missing else []), sep="\n")
-    print(reader_of(run))
+    print("\n".join(reader_lines(runs)))
     print(", ".join(machine().values()))
     if args.json:
         options = {name: str(value) for name, value in vars(args).items()}
@@ -137,6 +138,14 @@ def _parser() -> CommandParser:
         "--values", nargs="+", metavar="VALUE", help="values that --sweep compares (default: none)"
     )
     return parser
+
+
+def reader_lines(runs: Mapping[str, Training]) -> list[str]:
+    """Makes a sentence on the reader of all runs, or one for each where they have several."""
+    sentences = {name: reader_of(run) for name, run in runs.items()}
+    if len(set(sentences.values())) == 1:
+        return [next(iter(sentences.values()))]
+    return [f"{name}: {sentence}" for name, sentence in sentences.items()]
 
 
 def ladder(run: Training) -> dict[str, Contender]:

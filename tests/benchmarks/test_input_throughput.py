@@ -21,6 +21,7 @@ from benchmarks.input_throughput import (
     from_allocator,
     ladder_rows,
     others,
+    reader_lines,
     sweep_rows,
     swept,
 )
@@ -159,6 +160,19 @@ def test_a_ladder_over_pixels_copies_them(tmp_path: Path, capsys: pytest.Capture
     assert copied[0].shape == parsed[0].shape == (8, 256, 256, 3)
     slow = replace(run, slow_reading_ms=1.0)
     assert reader_of(slow).endswith("TensorFlow parses the records, as they come slower")
+
+
+def test_runs_with_several_readers_have_a_line_each(directory: Path, tmp_path: Path):
+    pixels = write_dataset(tmp_path / "receipts", raw=True)
+    runs = {
+        name: Training(data_dir=str(path), config=InputConfig(), batch_size=8)
+        for name, path in {"a": directory, "b": pixels}.items()
+    }
+    assert reader_lines(runs) == [
+        "a: reader: TensorFlow parses the records, as images are stored as JPEG files",
+        "b: reader: pixels are copied out of the files",
+    ]
+    assert reader_lines({"b": runs["b"]}) == ["reader: pixels are copied out of the files"]
 
 
 def test_workers_take_part_in_every_step(directory: Path):
