@@ -1,4 +1,4 @@
-"""The commands of both halves as programs: stop signals, and outputs that nobody reads any more."""
+"""Programs of both halves: stop signals, outputs that nobody reads any more, killed parents."""
 
 import gc
 import multiprocessing

@@ -214,6 +214,7 @@ def batch_positions(
 
     if steps is None:
         return tf.data.Dataset.range(FOREVER).map(position)
-    # With 3 steps: 0 1 2 0 1 2 …; evaluated again, a split begins anew.
+    # With 3 steps: 0 1 2 0 1 2 …; evaluated again, a split begins anew. Of 8 steps, worker 1 of 3
+    # has 1 4 7: they are (8 - 1) / 3, rounded up.
     count = tf.maximum(-((first - steps) // shard.workers), 0)
     return tf.data.Dataset.range(count * len(replicas)).repeat().map(position)

@@ -109,6 +109,7 @@ class PixelReader:
         pixels = aligned_empty(len(numbers) * size, np.uint8)
         opened: dict[int, tuple[OpenFile, FileState]] = {}  # each shard is looked at once
         try:
+            # If a shard can't be opened, `position` is that of the first record wanted of it.
             for shard, position in zip(shards, positions.tolist(), strict=True):  # noqa: B007
                 if shard not in opened:
                     opened[shard] = self._file(shard)
