@@ -30,6 +30,8 @@ _ONCE = (
     "tests/test_help.py",
 )
 
+_LONGEST = ("tests/benchmarks/test_found_layouts.py", "tests/end_to_end/test_engines.py")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what is slow as a whole: programs, servers and benchmarks in processes of their own."""
@@ -40,6 +42,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         if item.nodeid.startswith("tests/end_to_end/test_docs.py"):
             item.add_marker(pytest.mark.docs)
+    # A worker of pytest-xdist always holds two tests. The longest ones come first, so that none
+    # runs them one after the other while the others have nothing left to do.
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ prints the accuracy of layouts with many, some and few training records.
 """
 
 import dataclasses
+import functools
 import json
 import os
 import sys
@@ -64,7 +65,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     train, test = corpus.datasets(args.folder)
     settings = {name: SETTINGS[name] for name in (NATURAL, *args.settings)}
-    of_batches = timing.in_new_process(compositions, settings, training, train)
+    of_batches = timing.in_new_process(
+        functools.partial(compositions, seeds=args.seeds), settings, training, train
+    )
     records = np.array(train.split("train").category_counts["layout"])
     print("\n".join(composition_table(of_batches)))
     print(f"MosaicML Streaming, stratified: {_streaming(records, args.global_batch_size)}\n")

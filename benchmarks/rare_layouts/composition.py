@@ -1,6 +1,7 @@
 """Batches themselves: how evenly layouts come, and how much gradients differ."""
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,8 @@ from benchmarks.rare_layouts.settings import NATURAL, SETTINGS, Setting
 from pipeline.records.info import DatasetInfo
 from pipeline.training.trainer import Trainer
 
+_GRADIENTS = 192  # batches: of 64, the variance differed by a fifth from one sample to another
+
 
 @dataclass(frozen=True, kw_only=True)
 class Composition:
@@ -23,40 +26,50 @@ class Composition:
       variance: variance of a layout's records in a batch over its mean, both added up over the
         layouts. It is 1 for records that are drawn independently, if no layout has a large share.
       longest_wait: most steps in a row without some layout.
-      gradient_variance: variance of the gradient of a batch, added up over the weights, over the
-        square of the length of the mean.
+      gradient_variances: variance of the gradient of a batch, added up over the weights, over that
+        of the natural order at the same weights; of the model of each seed.
     """
 
     steps_to_all: int | None
     variance: float
     longest_wait: int
-    gradient_variance: float
+    gradient_variances: list[float]
 
 
 def compositions(
-    settings: Mapping[str, Setting], training: Training, info: DatasetInfo
+    settings: Mapping[str, Setting], training: Training, info: DatasetInfo, *, seeds: int
 ) -> dict[str, Composition]:
-    """Measures the batches of the settings that have one phase, at the weights of one model.
+    """Measures the batches of the settings that have one phase.
 
     Gradients are taken where the natural order has trained for as many steps as lie between two
     evaluations: at random weights they say little, and late ones are mostly noise.
     """
-    trainer = training.trainer(SETTINGS[NATURAL], info, seed=0)
-    trainer.train(trainer.batches(), min(training.evaluate_every, training.steps))
-    weights = trainer.model.get_weights()
-    found = {}
-    for name, setting in settings.items():
-        # The others have batches that are here already: those of a head, or of another loss.
-        if len(setting.phases) == 1 and not setting.new_head and not setting.logit_adjustment:
-            trainer = training.trainer(setting, info, seed=0)
-            counts = _counts(trainer, setting, steps=training.steps)
+    # The others have batches that are here already: those of a head, or of another loss.
+    measured = {
+        name: setting
+        for name, setting in settings.items()
+        if len(setting.phases) == 1 and not setting.new_head and not setting.logit_adjustment
+    }
+    variances: list[dict[str, float]] = []
+    for seed in range(seeds):
+        natural = training.trainer(SETTINGS[NATURAL], info, seed=seed)
+        natural.train(natural.batches(), min(training.evaluate_every, training.steps))
+        weights = natural.model.get_weights()
+        variances.append({})
+        for name, setting in measured.items():
+            trainer = training.trainer(setting, info, seed=seed)
             trainer.model.set_weights(weights)
-            found[name] = Composition(
-                steps_to_all=steps_to_all(counts),
-                variance=float(counts.var(axis=0).sum() / counts.mean(axis=0).sum()),
-                longest_wait=longest_wait(counts),
-                gradient_variance=_gradient_variance(trainer, batches(setting, trainer)),
-            )
+            taken = itertools.islice(batches(setting, trainer), min(_GRADIENTS, training.steps))
+            variances[-1][name] = _gradient_variance(trainer, taken)
+    found = {}
+    for name, setting in measured.items():
+        counts = _counts(training.trainer(setting, info, seed=0), setting, steps=training.steps)
+        found[name] = Composition(
+            steps_to_all=steps_to_all(counts),
+            variance=float(counts.var(axis=0).sum() / counts.mean(axis=0).sum()),
+            longest_wait=longest_wait(counts),
+            gradient_variances=[of[name] / of[NATURAL] for of in variances],
+        )
     return found
 
 
@@ -64,13 +77,13 @@ def composition_table(found: Mapping[str, Composition]) -> list[str]:
     """Makes the lines of a table with a row for each setting."""
     lines = [
         f"{'batches':<12}{'steps to all':>14}{'longest wait':>14}{'variance':>10}"
-        f"{'of gradient':>13}"
+        "  of the gradient, over the first"
     ]
     for name, each in found.items():
         first = "never" if each.steps_to_all is None else f"{each.steps_to_all:,}"
+        gradient = ", ".join(f"{ratio:.2f}" for ratio in each.gradient_variances)
         lines.append(
-            f"{name:<12}{first:>14}{each.longest_wait:>14,}{each.variance:>10.2f}"
-            f"{each.gradient_variance:>13.2f}"
+            f"{name:<12}{first:>14}{each.longest_wait:>14,}{each.variance:>10.2f}  {gradient}"
         )
     return lines
 
@@ -103,8 +116,8 @@ def longest_wait(counts: npt.NDArray[np.int64]) -> int:
     return int(max(waits))
 
 
-def _gradient_variance(trainer: Trainer, found: Iterator[Any], *, count: int = 64) -> float:
-    """The variance of the gradient over `count` batches, over the square of the mean's length."""
+def _gradient_variance(trainer: Trainer, found: Iterable[Any]) -> float:
+    """The variance of the gradient over batches, added up over the weights."""
 
     @tf.function(autograph=False)
     def gradient(batch: Any) -> tf.Tensor:
@@ -114,8 +127,5 @@ def _gradient_variance(trainer: Trainer, found: Iterator[Any], *, count: int = 6
         gradients = tape.gradient(loss, trainer.model.trainable_variables)
         return tf.concat([tf.reshape(each, [-1]) for each in gradients], axis=0)
 
-    gradients = np.stack([gradient(next(found)).numpy() for _ in range(count)])
-    mean = gradients.mean(axis=0)
-    # Unbiased: the mean of 64 gradients is itself off by a 64th of the variance.
-    variance = gradients.var(axis=0, ddof=1).sum()
-    return float(variance / (np.square(mean).sum() - variance / count))
+    gradients = np.stack([gradient(batch).numpy() for batch in found])
+    return float(gradients.var(axis=0, ddof=1).sum())

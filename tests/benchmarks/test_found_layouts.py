@@ -37,7 +37,7 @@ def test_plain_clustering_joins_what_begins_alike():
 
 def test_it_runs(capsys: pytest.CaptureFixture[str]):
     trains = find_spec("tensorflow") is not None
-    assert found_layouts.main(["--count=80", *(["--train-steps=1"] if trains else [])]) == 0
+    assert found_layouts.main(["--count=40", *(["--train-steps=1"] if trains else [])]) == 0
     printed = [line.split("  ") for line in capsys.readouterr().out.splitlines()]
     lines = [[cell.strip() for cell in line if cell.strip()] for line in printed]
     assert lines[0][:3] == ["receipts", "by", "layouts"]
