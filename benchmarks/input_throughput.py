@@ -8,7 +8,8 @@ processes that do nothing else. A line says whether pixels were copied, in which
 parsing and decoding are one stage. `--sweep` times the whole for each of several values of an
 option instead; of `data-dir`, for the same receipts stored in several ways; of `allocator`, with
 memory from "tensorflow", as tillroll chooses, from the C library ("system"), or from a shared
-library, such as tcmalloc, by its path.
+library, such as tcmalloc, by its path; of `services`, with batches made "here" or by data services
+that run already. What these take of processors and memory is not counted then.
 """
 
 import importlib
@@ -22,6 +23,8 @@ from typing import Any
 
 if __name__ == "__main__":
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
+
+import tensorflow as tf
 
 from benchmarks.harness.command import benchmark_parser
 from benchmarks.harness.contenders import SHUFFLE_BUFFER, Training, reader_of, up_to
@@ -39,6 +42,7 @@ from benchmarks.harness.timing import (
 from benchmarks.peers.output import Output
 from benchmarks.peers.registry import PEERS
 from benchmarks.peers.stored import read_manifest, storage
+from pipeline.input.services import check_services
 from pipeline.records.info import load_info
 from schemas.command_line import CommandParser
 
@@ -47,13 +51,16 @@ SWEEPS = (
     "parallel-reads",
     "parallel-decodes",
     "block-length",
+    "verify",
     "channels",
     "size",
     "replicas",
     "workers",
     "data-dir",
     "allocator",
+    "services",
 )
+HERE = "here"
 ALLOCATORS: Mapping[str, Mapping[str, str]] = {
     "tensorflow": {},
     "system": {"TF_CPU_ALLOCATOR_USE_BFC": "false"},
@@ -135,7 +142,11 @@ def _parser() -> CommandParser:
         "replicas or workers gets batches of --global-batch-size (default: none)",
     )
     parser.add_argument(
-        "--values", nargs="+", metavar="VALUE", help="values that --sweep compares (default: none)"
+        "--values",
+        nargs="+",
+        metavar="VALUE",
+        help="values that --sweep compares; of services, the addresses of running ones with commas "
+        f"between them, or {HERE} for none (default: none)",
     )
     return parser
 
@@ -207,6 +218,15 @@ def swept(run: Training, name: str, text: str) -> Training:
         return replace(run, data_dir=text)
     if name == "allocator":
         return run
+    if name == "verify":
+        # Checked by `Reading`, as is any other text.
+        verify: Any = text
+        reading = replace(run.config.reading, verify=verify)
+        return replace(run, config=replace(run.config, reading=reading))
+    if name == "services":
+        services = () if text == HERE else tuple(text.split(","))
+        check_services(tf.distribute.get_strategy(), services)
+        return replace(run, services=services)
     if not text.isdecimal():
         raise ValueError(f"--values of {name} must be whole numbers, got {text!r}")
     value = int(text)
@@ -219,8 +239,8 @@ def swept(run: Training, name: str, text: str) -> Training:
     field = name.replace("-", "_")
     images: dict[str, Any] = {"size": {"height": value, "width": value}}.get(name, {field: value})
     if name in ("parallel-reads", "block-length"):
-        reading: dict[str, Any] = {field: value}
-        images = {"reading": replace(config.reading, **reading)}
+        more: dict[str, Any] = {field: value}
+        images = {"reading": replace(config.reading, **more)}
     return replace(run, config=replace(config, **images))
 
 

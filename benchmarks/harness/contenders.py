@@ -14,6 +14,7 @@ import tensorflow as tf
 from benchmarks.harness.addresses import SHARED_PORTS, reserved_addresses
 from benchmarks.harness.timing import Contender
 from pipeline.config import InputConfig
+from pipeline.dataset import make_distributed_dataset
 from pipeline.distribution import strategies
 from pipeline.distribution.host_memory import keep_host_memory
 from pipeline.input.decode import decode_batches
@@ -21,6 +22,7 @@ from pipeline.input.features import feature_spec
 from pipeline.input.index_dataset import InputShard, TensorArrays, batch_positions, training_records
 from pipeline.input.input_pipeline import InputPipeline
 from pipeline.input.pixel_batches import pixel_batches, why_parsed
+from pipeline.input.services import portable
 from pipeline.records.info import load_info
 from pipeline.records.reader import RecordReader
 from pipeline.records.table import make_plan
@@ -47,6 +49,7 @@ class Training:
       order: "dealt" as ever; "sequence", shards one after the other through a buffer of
         `SHUFFLE_BUFFER` records, which is what else would be done; or "memory", so many records
         again and again, which takes no reading.
+      services: addresses of data services that make the batches; none makes them here.
       slow_reading_ms: time that reading a record takes longer, waiting.
       slow_decoding_ms: time that decoding an image takes longer, computing.
     """
@@ -59,6 +62,7 @@ class Training:
     replicas: int = 1
     workers: int = 1
     order: Literal["dealt", "sequence", "memory"] = "dealt"
+    services: tuple[str, ...] = ()
     slow_reading_ms: float = 0.0
     slow_decoding_ms: float = 0.0
 
@@ -136,7 +140,8 @@ def training(run: Training, *, stage: str = "device") -> Iterator[Any]:
 
 def reader_of(run: Training) -> str:
     """Says in a sentence by which reader the whole pipeline reads."""
-    reason = why_parsed(load_info(run.data_dir), run.config) or _why_slowed(run)
+    config = portable(run.config) if run.services else run.config
+    reason = why_parsed(load_info(run.data_dir), config) or _why_slowed(run)
     if reason is None:
         return "reader: pixels are copied out of the files"
     return f"reader: TensorFlow parses the records, as {reason}"
@@ -159,6 +164,18 @@ def distributed(run: Training, *, produced: tf.Variable | None = None) -> Iterat
     strategy = tf.distribute.get_strategy()
     if run.replicas > 1:
         strategy = tf.distribute.MirroredStrategy([f"CPU:{n}" for n in range(run.replicas)])
+    if run.services:
+        return iter(
+            make_distributed_dataset(
+                strategy,
+                run.data_dir,
+                split=run.split,
+                global_batch_size=run.batch_size,
+                config=run.config,
+                start_step=run.start_step,
+                services=run.services,
+            )
+        )
     elements = _load(run, decoding=True)
 
     def pipeline(context: tf.distribute.InputContext) -> tf.data.Dataset:

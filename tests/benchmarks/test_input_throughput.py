@@ -26,6 +26,7 @@ from benchmarks.input_throughput import (
     swept,
 )
 from pipeline.config import InputConfig, Reading
+from tests.support.data_services import data_services
 from tests.support.dataset_factory import write_dataset
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
@@ -58,7 +59,9 @@ def test_ratios_of_a_sweep():
     assert [row["ratio"] for row in rows] == [1.0, 1.5]
 
 
-@pytest.mark.parametrize("name", sorted({*SWEEPS} - {"data-dir", "allocator"}))
+@pytest.mark.parametrize(
+    "name", sorted({*SWEEPS} - {"data-dir", "allocator", "verify", "services"})
+)
 def test_a_sweep_changes_its_option_alone(name: str):
     run = Training(data_dir="there", config=InputConfig(), batch_size=32)
     changed = {
@@ -105,6 +108,25 @@ def test_a_sweep_of_allocators(tmp_path: Path):
         "LD_PRELOAD": str(library),
         "TF_CPU_ALLOCATOR_USE_BFC": "false",
     }
+
+
+def test_a_sweep_of_verification():
+    run = Training(data_dir="there", config=InputConfig(), batch_size=32)
+    always = InputConfig(reading=Reading(verify="always"))
+    assert swept(run, "verify", "always") == replace(run, config=always)
+    assert swept(run, "verify", "first") == run
+    with pytest.raises(ValueError, match="must be 'first' or 'always' or 'never', got 'once'"):
+        swept(run, "verify", "once")
+
+
+def test_a_sweep_of_services():
+    run = Training(data_dir="there", config=InputConfig(), batch_size=32)
+    assert swept(run, "services", "here") == run
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        assert swept(run, "services", address) == replace(run, services=(address,))
+    with pytest.raises(ValueError, match="'there' is no HOST:PORT"):
+        swept(run, "services", "there")
 
 
 SMALL = ("--size", "32", "32", "--global-batch-size=8", "--rounds=1", "--batches=3", "--warmup=1")
@@ -160,6 +182,17 @@ def test_a_ladder_over_pixels_copies_them(tmp_path: Path, capsys: pytest.Capture
     assert copied[0].shape == parsed[0].shape == (8, 256, 256, 3)
     slow = replace(run, slow_reading_ms=1.0)
     assert reader_of(slow).endswith("TensorFlow parses the records, as they come slower")
+
+
+def test_data_services_make_the_batches(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    directory = write_dataset(tmp_path / "receipts", raw=True)
+    with data_services(directory, tmp_path, 1) as [service]:
+        values = ["here", service.address]
+        arguments = [str(directory), *SMALL, "--sweep", "services", "--values", *values]
+        assert input_throughput.main(arguments) == 0
+    shown = capsys.readouterr().out
+    assert "here: reader: pixels are copied out of the files\n" in shown
+    assert "TensorFlow parses the records, as the dataset is portable\n" in shown
 
 
 def test_runs_with_several_readers_have_a_line_each(directory: Path, tmp_path: Path):
