@@ -13,6 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from pipeline.augmentation.corruption import add_noise
 from pipeline.augmentation.pixels import to_uint8
 from pipeline.augmentation.projective import backward_maps
 
@@ -113,8 +114,7 @@ def finish(
     Args:
       pixels: packed, int32 [n, height, width], or uint8 [n, height, width, channels].
       tables: numbers in 0…1 for the levels of each image, float32 [n, 256].
-      noise: deviations, float32 [n, 1, 1, 1], and noise of deviation 1, float32 [n, numbers], of
-        which images take as many as they need; None for none.
+      noise: as `corruption.Noise.draw` returns it; None for none.
       channels: channels of packed pixels.
       dtype: uint8 or float32.
 
@@ -129,10 +129,7 @@ def finish(
     first = (tf.range(count) * _ONE)[:, None, None, None]
     image = tf.gather(tf.reshape(tables, [-1]), first + levels)
     if noise is not None:
-        deviation, numbers = noise
-        size = tf.math.reduce_prod(tf.shape(image)[1:])
-        image += deviation * tf.reshape(numbers[:, :size], tf.shape(image))
-        image = tf.clip_by_value(image, 0.0, 1.0)
+        image = tf.clip_by_value(add_noise(image, *noise), 0.0, 1.0)
     return to_uint8(image) if dtype == tf.uint8 else image
 
 

@@ -26,6 +26,7 @@ SHAPES = {
 
 
 COMPILED = (Rotate(), Perspective(), Brightness(), Gamma(), Noise())
+LINEAR = (Rotate(), Brightness(), Contrast(), Noise())
 
 
 def run(
@@ -53,7 +54,11 @@ def test_an_example_gets_the_same_bits_in_any_batch(chain: str, shape: str):
 
 
 @pytest.mark.parametrize(
-    ("ops", "shape"), [(COMPILED, "odd, gray"), (COMPILED, "color"), ((Noise(), Rotate()), "color")]
+    ("ops", "shape"),
+    [
+        *((ops, shape) for ops in (COMPILED, LINEAR) for shape in ("odd, gray", "color")),
+        ((Noise(), Rotate()), "color"),
+    ],
 )
 def test_so_it_does_where_ops_are_compiled(ops: tuple, shape: str):
     check_that_the_batch_does_not_matter(ops, shape, dtype="float32", compiled=True)
