@@ -50,11 +50,13 @@ def test_ratios_are_those_of_turns():
     assert (first["ratio"], first["ratio "], first["input Mpx/s"]) == (1, 1, 150)
     assert second["ratio"] == pytest.approx(3 * (0.5 + 0.75) / 2)
     assert (second["ratio "], second["training Mpx/s"]) == (1.5, 22.5)
-    assert first["time to IoU of one size"] == "1.00"
-    assert second["time to IoU of one size"] == "0.75, 1 not reached"
+    assert [first[f"time to {share}"] for share in ("80%", "90%", "100%")] == ["1.00"] * 3
+    # To 0.4, in 15 and 30 seconds instead of 20; to 0.45 and 0.5, in 15 or never.
+    assert second["time to 80%"] == "1.12"
+    assert second["time to 90%"] == second["time to 100%"] == "0.75, 1 not reached"
     assert second["IoU"] == pytest.approx(0.55)
     never = [{ONE_SIZE: one, "2 sizes": trainings[1]["2 sizes"]}]
-    assert figures(shown, inputs, never)[1]["time to IoU of one size"] == "not reached"
+    assert figures(shown, inputs, never)[1]["time to 100%"] == "not reached"
 
 
 def test_it_runs(
