@@ -2,12 +2,19 @@
 
 import os
 import socket
+import warnings
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from pipeline.distribution.strategies import is_chief
+from pipeline.training.checkpoint_files import (
+    delete_partial,
+    listed_steps,
+    repair_list,
+    written_steps,
+)
 
 _KEPT = 2  # checkpoints
 
@@ -106,9 +113,13 @@ class EpochCheckpoints(keras.callbacks.Callback):
             optimizer=model.optimizer,
         )
         directory = os.fspath(directory)
+        self._is_chief = is_chief(model.distribute_strategy)
+        if self._is_chief:
+            delete_partial(directory)
+            if problem := repair_list(directory):
+                warnings.warn(problem, RuntimeWarning, stacklevel=2)
         self._restore(directory)
         self.step = int(model.optimizer.iterations.numpy())
-        self._is_chief = is_chief(model.distribute_strategy)
         # All workers save, as reading some variables takes all of them. The chief's files count.
         worker = f"worker-{socket.gethostname()}-{os.getpid()}"
         self._own = directory if self._is_chief else os.path.join(directory, worker)
@@ -117,11 +128,11 @@ class EpochCheckpoints(keras.callbacks.Callback):
         )
 
     def _restore(self, directory: str) -> None:
-        state = tf.train.get_checkpoint_state(directory)
-        if state is None:
+        # By the files as well, as TensorFlow's list may lack the newest one, or be gone.
+        steps = written_steps(directory) | (listed_steps(directory) or set())
+        if not steps:
             return
-        # Unlike `latest_checkpoint`, this is the newest checkpoint even if its files are gone.
-        path = state.model_checkpoint_path
+        path = os.path.join(directory, f"step-{max(steps)}")
         try:
             self._checkpoint.restore(path).assert_existing_objects_matched()
         except (tf.errors.OpError, AssertionError, IndexError, ValueError) as error:

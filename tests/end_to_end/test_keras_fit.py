@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import ModuleType
 
@@ -92,6 +93,28 @@ def test_a_checkpoint_that_can_not_be_restored(tmp_path: Path, fault: str):
     )
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
         EpochCheckpoints(small_model(units=2 if "model" in fault else 1), tmp_path)
+
+
+@pytest.mark.parametrize("fault", ["gone", "garbled", "older"])
+def test_a_list_of_checkpoints_that_does_not_name_the_newest(tmp_path: Path, fault: str):
+    model = small_model()
+    saved = EpochCheckpoints(model, tmp_path)
+    listed = tmp_path / "checkpoint"
+    model.fit(np.ones((8, 4)), np.ones(8), verbose=0, callbacks=[saved])
+    older = listed.read_bytes()
+    model.fit(np.ones((8, 4)), np.ones(8), verbose=0, callbacks=[saved])
+    if fault == "gone":
+        listed.unlink()
+    else:
+        listed.write_bytes(older if fault == "older" else b"\0no list")
+    expectation = warns if fault == "garbled" else nullcontext
+    with expectation():
+        assert EpochCheckpoints(small_model(), tmp_path).step == 2
+    assert b"step-2" in listed.read_bytes()
+
+
+def warns() -> AbstractContextManager:
+    return pytest.warns(RuntimeWarning, match="checkpoint can't be read: it is made again from")
 
 
 def test_the_loop_for_parameter_servers(directory: Path, tmp_path: Path):
