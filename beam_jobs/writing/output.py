@@ -89,10 +89,8 @@ def read_centroids(directory: str, manifest: Manifest) -> LayoutCentroids | None
       BuildError: the file is not the one that was written.
       OSError: the file can't be read.
     """
-    name = centroids_name(manifest.version)
-    if name not in manifest.files:
-        return None
-    return LayoutCentroids.from_bytes(_read_checked(directory, name, manifest.files))
+    data = _read_listed(directory, centroids_name(manifest.version), manifest)
+    return None if data is None else LayoutCentroids.from_bytes(data)
 
 
 def read_least_certain(directory: str, manifest: Manifest) -> LeastCertain | None:
@@ -102,10 +100,8 @@ def read_least_certain(directory: str, manifest: Manifest) -> LeastCertain | Non
       BuildError: the file is not the one that was written.
       OSError: the file can't be read.
     """
-    name = least_certain_name(manifest.version)
-    if name not in manifest.files:
-        return None
-    return LeastCertain.from_json(_read_checked(directory, name, manifest.files))
+    data = _read_listed(directory, least_certain_name(manifest.version), manifest)
+    return None if data is None else LeastCertain.from_json(data)
 
 
 def read_spellings(directory: str, manifest: Manifest) -> Spellings | None:
@@ -115,10 +111,13 @@ def read_spellings(directory: str, manifest: Manifest) -> Spellings | None:
       BuildError: the file is not the one that was written.
       OSError: the file can't be read.
     """
-    name = spellings_name(manifest.version)
-    if name not in manifest.files:
-        return None
-    return Spellings.from_json(_read_checked(directory, name, manifest.files))
+    data = _read_listed(directory, spellings_name(manifest.version), manifest)
+    return None if data is None else Spellings.from_json(data)
+
+
+def _read_listed(directory: str, name: str, manifest: Manifest) -> bytes | None:
+    """Reads a file that not all versions have; None if the manifest does not list it."""
+    return _read_checked(directory, name, manifest.files) if name in manifest.files else None
 
 
 def _read_checked(directory: str, name: str, sums: Mapping[str, FileChecksum]) -> bytes:
