@@ -72,6 +72,11 @@ class Training:
                 f"replicas and workers must be at least 1, and one of them 1, got {self.replicas} "
                 f"and {self.workers}"
             )
+        if self.services and self.workers > 1:
+            raise ValueError(
+                f"data services are measured with one worker, not {self.workers}: leave one of the "
+                "two out"
+            )
 
 
 def up_to(stage: str, run: Training) -> Contender:

@@ -125,6 +125,8 @@ def test_a_sweep_of_services():
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         assert swept(run, "services", address) == replace(run, services=(address,))
+        with pytest.raises(ValueError, match="services are measured with one worker, not 2"):
+            swept(replace(run, workers=2), "services", address)
     with pytest.raises(ValueError, match="'there' is no HOST:PORT"):
         swept(run, "services", "there")
 
