@@ -219,10 +219,7 @@ def swept(run: Training, name: str, text: str) -> Training:
     if name == "allocator":
         return run
     if name == "verify":
-        # Checked by `Reading`, as is any other text.
-        verify: Any = text
-        reading = replace(run.config.reading, verify=verify)
-        return replace(run, config=replace(run.config, reading=reading))
+        return _with_reading(run, verify=text)
     if name == "services":
         services = () if text == HERE else tuple(text.split(","))
         check_services(tf.distribute.get_strategy(), services)
@@ -239,9 +236,13 @@ def swept(run: Training, name: str, text: str) -> Training:
     field = name.replace("-", "_")
     images: dict[str, Any] = {"size": {"height": value, "width": value}}.get(name, {field: value})
     if name in ("parallel-reads", "block-length"):
-        more: dict[str, Any] = {field: value}
-        images = {"reading": replace(config.reading, **more)}
+        return _with_reading(run, **{field: value})
     return replace(run, config=replace(config, **images))
+
+
+def _with_reading(run: Training, **options: Any) -> Training:
+    reading = replace(run.config.reading, **options)
+    return replace(run, config=replace(run.config, reading=reading))
 
 
 def from_allocator(contender: Contender, name: str) -> Contender:

@@ -181,6 +181,6 @@ def _binomial(image: tf.Tensor) -> tf.Tensor:
 @functools.cache
 def _normal_table() -> npt.NDArray[np.float16]:
     """Makes half a megabyte of normal numbers, float16 [1024, 256]."""
-    # NumPy promises that the numbers of RandomState never change. Three digits of them do, and an
-    # image's noise is as large as the image.
+    # NumPy promises that the numbers of RandomState never change. float16 has three digits of them,
+    # which is enough for noise, and half the bytes to copy for each image.
     return np.random.RandomState(0).standard_normal((1024, 256)).astype(np.float16)
