@@ -22,6 +22,7 @@ from schemas.file_names import COMPLETED
 from tests.support.dataset_files import manifest_of
 from tests.support.forked import kill_when
 from tests.support.grown import table_of, truth_of
+from tests.support.kills import matches
 from tests.support.receipts import contents
 from tests.support.stores import TestStore, started
 
@@ -53,7 +54,7 @@ def test_it_is_finished_by_the_same_command(grown: Path, rows: list[dict], tmp_p
         copy = Path(shutil.copytree(grown, tmp_path / f"killed-{moment}"))
         killed += kill_when(
             ["beam_jobs.forget", str(copy), *arguments],
-            lambda: any(copy.glob(pattern)),  # noqa: B023
+            lambda: bool(matches(copy, pattern)),  # noqa: B023
         )
         before_or_after = manifest_of(copy).version
         assert before_or_after in (3, 4)

@@ -16,6 +16,7 @@ pytest.importorskip("apache_beam")
 
 from schemas.file_names import COMPLETED
 from tests.support.forked import ForkedProgram
+from tests.support.kills import matches
 from tests.support.receipts import contents, write_receipts
 
 OPTIONS = ("--shards=3", "--max-side=64", "--workers=2", "--quiet")
@@ -63,7 +64,7 @@ def messages_of(process: ForkedProgram, output: Path) -> str:
 
 def wait_for(pattern: str, count: int, folder: Path, process: ForkedProgram) -> None:
     """Waits until so many files match, or the process has ended."""
-    while len(list(folder.glob(pattern))) < count and process.poll() is None:
+    while len(matches(folder, pattern)) < count and process.poll() is None:
         time.sleep(0.005)
 
 

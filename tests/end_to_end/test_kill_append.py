@@ -17,7 +17,7 @@ pytest.importorskip("apache_beam")
 
 from beam_jobs.compact import main as compact
 from tests.support.forked import ForkedProgram
-from tests.support.kills import Change, check_killed, exit_code_at, version_is_read
+from tests.support.kills import Change, check_killed, exit_code_at, matches, version_is_read
 from tests.support.receipts import contents, read_table, write_receipts, write_table
 
 OPTIONS = ("--shards=3", "--max-side=64", "--quiet")
@@ -105,10 +105,10 @@ def test_an_append_killed_at_random_moments_resumes(append: Append, tmp_path: Pa
     reached = 0
     with version_is_read(output, 1) as readings:
         for pattern, number in MOMENTS:
-            found = set(output.glob(pattern))
+            found = matches(output, pattern)
             command = ["beam_jobs.build", "--workers=2", *append.arguments(output)]
             process = ForkedProgram(command, has_session=True)
-            while len(set(output.glob(pattern)) - found) < number and process.poll() is None:
+            while len(matches(output, pattern) - found) < number and process.poll() is None:
                 time.sleep(0.005)
             # The last moment is so near the end that the build may have ended by itself.
             is_last = (pattern, number) == MOMENTS[-1]

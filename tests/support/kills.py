@@ -1,5 +1,6 @@
 """Kills of commands at moments that a test names, and what must hold after each."""
 
+import glob
 import os
 import signal
 import sys
@@ -22,6 +23,14 @@ from tests.support.receipts import contents
 NEWEST = frozenset({COMPLETED, "dataset_info.json", "features.json"})  # of the newest version
 _WRITES = os.O_WRONLY | os.O_RDWR
 _PAUSE_S = 0.03
+
+
+def matches(folder: Path, pattern: str) -> set[str]:
+    """Returns what matches a pattern while a command makes and deletes files, relative to a folder.
+
+    `Path.glob` fails on a folder that is deleted between finding it and looking into it.
+    """
+    return set(glob.iglob(pattern, root_dir=folder))  # noqa: PTH207
 
 
 @dataclass(frozen=True)
