@@ -20,6 +20,8 @@ from beam_jobs.errors import WORKER_KILLED
 from beam_jobs.running.local_workers import LocalWorker, LocalWorkers
 from tests.support.forked import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def endless() -> Iterator[dict[str, str]]:

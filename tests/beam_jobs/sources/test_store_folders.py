@@ -13,6 +13,8 @@ from beam_jobs.sources.store_folders import entries, files_below
 from beam_jobs.storage import files
 from tests.support.stores import STORE_NAMES, started
 
+pytestmark = pytest.mark.slow
+
 NAMES = (
     "lone.jpg",
     "a/1.jpg",

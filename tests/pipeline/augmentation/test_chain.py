@@ -97,6 +97,7 @@ def test_same_result_eagerly_in_a_function_and_in_tf_data(chain: str):
             np.testing.assert_array_equal(other[name].numpy(), expected)
 
 
+@pytest.mark.slow
 def test_ops_without_an_xla_kernel_are_the_documented_ones():
     given = batch(4)
     examples = {"image": tf.constant(given["image"] / np.float32(255))}

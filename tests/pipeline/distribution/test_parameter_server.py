@@ -34,6 +34,7 @@ print(is_parameter_server(strategy), worker_count(strategy))
 """
 
 
+@pytest.mark.slow
 def test_the_number_of_workers():
     """If it fails, ParameterServerStrategy has lost `_cluster_resolver`: adapt `worker_count`."""
     with reserved_addresses(3) as addresses:

@@ -70,6 +70,7 @@ def test_boxes_follow_a_window(directory: Path, raw_directory: Path, raw: bool, 
         assert ((boxes == 1) | (boxes == 0)).any(axis=-1)[:, 0].any()
 
 
+@pytest.mark.slow
 def test_a_window_of_everything_is_the_image(directory: Path, raw_directory: Path):
     everything = RandomCrop(min_side=1)
     for source in (directory, raw_directory):

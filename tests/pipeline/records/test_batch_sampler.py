@@ -31,6 +31,7 @@ def records(damaged: Path) -> Records:
     return Records(damaged, "train")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("world_size", "balance"),
     [

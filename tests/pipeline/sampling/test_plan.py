@@ -98,6 +98,7 @@ def test_natural_shares_that_fill_their_batches_deal_each_unit_once(counts: list
         np.testing.assert_array_equal(times(plan, number), 1)
 
 
+@pytest.mark.slow
 @given(plan=PLANS, start=st.sampled_from([0, 1, 5, 1000]))
 @settings(deadline=None, max_examples=40)
 def test_no_unit_is_left_behind_over_epochs(plan: BatchPlan, start: int):

@@ -20,6 +20,7 @@ from pipeline.searching.study import SearchStudy, StudyError, StudyOptions
 from tests.support.searches import FIRST, SPACE, definition_of, open_study
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("storage", [None, "sqlite"])
 def test_processes_that_open_it_together_make_exactly_its_trials(tmp_path: Path, storage):
     url = f"sqlite:///{tmp_path / 'study.db'}" if storage else None

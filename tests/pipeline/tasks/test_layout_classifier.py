@@ -45,6 +45,7 @@ def test_options_shape_the_net(directory: Path):
     assert "BatchNormalization" not in kinds(model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", ["shallow", "deep"])
 def test_learns(directory: Path, depth: str):
     """Receipts of all layouts look alike but for how dark they are: only shares can be learned."""

@@ -135,6 +135,7 @@ def test_a_batch_of_one_receipt_teaches_nothing():
     assert float(SMALL.loss(outputs_of(0, 1), {})[0]) == pytest.approx(0, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_learns(blocks: Path):
     _, losses, metrics = train(SMALL, blocks, steps=40, batch_size=16, learning_rate=3e-3)
     assert np.mean(losses[-5:]) < 0.75 * np.mean(losses[:3])

@@ -71,6 +71,7 @@ def test_phases_count_steps_and_not_their_parts(directory: Path):
     assert [bool((each == 1).all()) for each in weights] == [True] * 4 + [False] * 2
 
 
+@pytest.mark.slow
 def test_a_branch_over_tensors_needs_tf_function(directory: Path):
     with pytest.raises(TypeError, match=r"decorat.* @tf\.function"):
         losses(Branching(), directory)
