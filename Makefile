@@ -15,6 +15,9 @@ QUICK := TF_ENABLE_ONEDNN_OPTS=0 XLA_FLAGS=--xla_backend_optimization_level=0 $(
 UV_VERSION := 0.13.9
 UV := .venv-uv-$(UV_VERSION)/bin/uv
 INDEX := $(or $(UV_DEFAULT_INDEX),$(UV_INDEX_URL))
+# Microsoft's own server of Blob Storage, on which tests run where there is npm; else on one of theirs.
+AZURITE_VERSION := 3.35.0
+AZURITE := build/azurite/ready-$(AZURITE_VERSION)
 # Tests start hundreds of programs, each of which would compile TensorFlow's and Beam's modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 export UV_PYTHON_DOWNLOADS := never
@@ -34,7 +37,7 @@ demo: .venv/ready
 	  --evaluate-every 60 --balance-alpha 0.5
 	@echo "look at $(DEMO)/receipts.png, batch.png, examples.png, layouts.png, shards.png and, of the run, $(DEMO)/run/*.png"
 
-test: .venv/ready lint
+test: .venv/ready lint $(if $(shell command -v npm),$(AZURITE))
 	$(QUICK) -n $(JOBS) --dist worksteal -m "not docs"
 
 # All but programs, servers, benchmarks and what else is slow: under two minutes.
@@ -148,6 +151,10 @@ $(ENVIRONMENTS): %/ready: uv.lock pyproject.toml | $(UV)
 	$(UV) pip install --quiet --python $*/bin/python --no-deps --editable .
 	TF_CPP_MIN_LOG_LEVEL=3 $*/bin/python -W ignore -c "$(IMPORT)"
 	touch $@
+
+$(AZURITE):
+	npm install --no-audit --no-fund --ignore-scripts --loglevel=error --prefix $(@D) azurite@$(AZURITE_VERSION) \
+	  && touch $@ || echo "Azurite could not be installed: its tests run on a server of their own"
 
 $(UV):
 	$(PYTHON) -m venv $(UV:/bin/uv=)

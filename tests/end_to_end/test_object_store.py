@@ -14,7 +14,6 @@ from apache_beam.io.filesystems import FileSystems
 
 import beam_jobs.prepare.preparer
 from beam_jobs.build import main
-from beam_jobs.errors import BuildError
 from beam_jobs.images.image import ImageOptions
 from beam_jobs.prepare.preparer import ChunkPreparer
 from beam_jobs.prepare.staging import Staging
@@ -330,25 +329,3 @@ def test_a_move_that_failed_goes_on_where_it_stopped(server: TestStore, root: st
     left = set(files.list_below(files.join(root, "from")))
     files.move([pair for pair in pairs if pair[0] in left])
     assert stored(root) == {f"to/{pair[0][-2:]}": pair[0].encode() for pair in pairs}
-
-
-def test_a_move_awaits_the_copy(server: TestStore, root: str, monkeypatch: pytest.MonkeyPatch):
-    if server.blob_server is None:
-        pytest.skip("only our server copies slowly")
-    source, target = files.join(root, "source"), files.join(root, "target")
-    files.write(source, b"data")
-    monkeypatch.setattr(server.blob_server, "slow_copies", True)
-    files.move([(source, target)])
-    assert stored(root) == {"target": b"data"}
-
-
-def test_an_expired_token_of_azure_is_no_fault_of_the_file(
-    server: TestStore, root: str, monkeypatch: pytest.MonkeyPatch
-):
-    if server.blob_server is None:
-        pytest.skip("only our own server of Blob Storage can refuse its credentials")
-    path = files.join(root, "file")
-    files.write(path, b"bytes")
-    monkeypatch.setattr("tests.support.blob_server.ACCOUNT", "another")
-    with pytest.raises(BuildError, match=r"its store refused the credentials: .*; renew them and"):
-        files.read(path)

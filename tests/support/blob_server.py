@@ -14,7 +14,7 @@ ACCOUNT = "devstoreaccount1"
 KEY = (  # the one that everybody knows, of servers like this
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
-_PAGE = 10  # so that listings have several
+PAGE = 10  # so that listings have several
 
 
 @dataclass(kw_only=True)
@@ -137,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
             names = {_up_to(name, delimiter, len(prefix)) for name in names}
         names = sorted(name for name in names if name >= marker)
         entries = []
-        for name in names[:_PAGE]:
+        for name in names[:PAGE]:
             if delimiter and name.endswith(delimiter) and name != prefix:
                 entries.append(f"<BlobPrefix><Name>{escape(name)}</Name></BlobPrefix>")
                 continue
@@ -152,7 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
             entries.append(
                 f"<Blob><Name>{escape(name)}</Name><Properties>{fields}</Properties></Blob>"
             )
-        rest = escape(names[_PAGE]) if len(names) > _PAGE else ""
+        rest = escape(names[PAGE]) if len(names) > PAGE else ""
         body = (
             f'<?xml version="1.0" encoding="utf-8"?><EnumerationResults ContainerName='
             f'"{self.container}"><Prefix>{escape(prefix)}</Prefix><Blobs>{"".join(entries)}</Blobs>'

@@ -23,7 +23,11 @@ from apache_beam.io.filesystems import FileSystems
 from beam_jobs.running.runner import beam_options
 from beam_jobs.storage.files import store_of
 from tests.support.blob_server import ACCOUNT, KEY, BlobServer
+from tests.support.forked import ROOT
 from tests.support.tls_proxy import TlsProxy
+
+# Where `make test` puts Microsoft's own server of Blob Storage.
+_AZURITE = shutil.which("azurite-blob", path=ROOT / "build" / "azurite" / "node_modules" / ".bin")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,14 +214,12 @@ def _blob_storage(folder: Path) -> Iterator[TestStore]:
 
 @contextmanager
 def _azurite(folder: Path) -> Iterator[TestStore]:
-    """Microsoft's own server of Blob Storage, where it is installed."""
     pytest.importorskip("azure.storage.blob")
     pytest.importorskip("azure.identity")
-    if (command := shutil.which("azurite-blob")) is None:
-        pytest.skip("azurite-blob is not installed: npm install -g azurite")
+    assert _AZURITE is not None
     options = ["--blobHost", "127.0.0.1", "--location", str(folder)]
     options += ["--skipApiVersionCheck", "--silent", "--disableTelemetry", "--blobPort"]
-    with _process(command, *options) as port:
+    with _process(_AZURITE, *options) as port:
         yield _azure_store(port)
 
 
@@ -277,12 +279,18 @@ def _process(*command: str) -> Iterator[int]:
 
 
 _STORES = {"s3": _s3, "gs": _cloud_storage, "azfs": _blob_storage, "azurite": _azurite}
-STORE_NAMES: Sequence[str] = tuple(_STORES)
+# The stores that tests run on; where there is no Azurite, a server of ours takes its place.
+STORE_NAMES: Sequence[str] = ("s3", "gs", "azfs" if _AZURITE is None else "azurite")
 
 
 @contextmanager
 def started(name: str, folder: Path) -> Iterator[TestStore]:
-    """A store of `STORE_NAMES`, which this process can reach too; `folder` is for its files."""
+    """A store, which this process can reach too.
+
+    Args:
+      name: one of `STORE_NAMES`, or "azfs" for the server of ours.
+      folder: where it may keep files.
+    """
     with _STORES[name](folder) as store:
         store_of.cache_clear()
         FileSystems.set_options(beam_options(store.options))
