@@ -63,7 +63,7 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
         # The arguments and the output directory: what is wrong with them is found before the job.
         try:
             options = build_options(args, given_flags(argv))
-            launch.choose_runner()
+            launch.choose_runner(options)
             if options.layout_model and launch.is_local and not has_tensorflow():
                 raise BuildError(INSTALL)
             is_staged_only = _only_staged(launch.beam_options)

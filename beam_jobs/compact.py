@@ -59,7 +59,7 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
     with ExitStack() as stack:
         try:
             options = compact_options(args)
-            launch.choose_runner()
+            launch.choose_runner(options)
             if options.layout_model and launch.is_local and not has_tensorflow():
                 raise BuildError(INSTALL)
             if not _begin(options, stack, deals_anew=asks_for_more(args)):

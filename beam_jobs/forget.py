@@ -51,7 +51,7 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
     with ExitStack() as stack:
         try:
             options = forget_options(args)
-            launch.choose_runner()
+            launch.choose_runner(options)
             published = _begin(options, stack)
         except (ValueError, BuildError) as error:
             parser.error(str(error))

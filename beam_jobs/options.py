@@ -79,6 +79,11 @@ class JobOptions:
         return Staging(self.output)
 
     @property
+    def paths(self) -> tuple[str, ...]:
+        """Files and folders that all workers must reach."""
+        return (self.output,)
+
+    @property
     def version(self) -> int:
         """The version that is made."""
         return FIRST_VERSION if self.base is None else self.base.version + 1
@@ -189,6 +194,11 @@ class InputOptions(JobOptions):
         if not 0 <= self.max_bad_fraction <= 1:
             raise ValueError(f"max_bad_fraction must be 0 to 1, got {self.max_bad_fraction}")
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Files and folders that all workers must reach."""
+        return (*super().paths, self.source.path)
+
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions(DealOptions, InputOptions):
@@ -258,6 +268,11 @@ class BuildOptions(DealOptions, InputOptions):
             )
 
     @property
+    def paths(self) -> tuple[str, ...]:
+        """Files and folders that all workers must reach."""
+        return (*super().paths, *_model_paths(self.layout_model))
+
+    @property
     def method(self) -> Method | None:
         """The way in which the build finds the layouts, by descriptors of the receipts."""
         return find_method(self.layout_from, self.layout_model, self.layout_distance)
@@ -318,6 +333,11 @@ class CompactOptions(DealOptions):
             _check_method(self.layout_from, self.layout_model, self.layout_distance)
 
     @property
+    def paths(self) -> tuple[str, ...]:
+        """Files and folders that all workers must reach."""
+        return (*super().paths, *_model_paths(self.layout_model))
+
+    @property
     def method(self) -> Method | None:
         """The way in which layouts are found anew; None where they stay."""
         if not self.finds_layouts:
@@ -360,6 +380,10 @@ class ForgetOptions(JobOptions):
                 f"{len(self.ids):,} ids are too many to forget at once: give at most "
                 f"{MAX_FORGOTTEN_IDS:,}, and the others to another run"
             )
+
+
+def _model_paths(model: SavedModel | None) -> tuple[str, ...]:
+    return (model.path,) if model else ()
 
 
 def _check_method(

@@ -47,7 +47,7 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
         # The arguments, the model and the output: what is wrong with them is found before the job.
         try:
             options = predict_options(args)
-            launch.choose_runner()
+            launch.choose_runner(options)
             if launch.is_local and not has_tensorflow():
                 raise BuildError(INSTALL)
             if _begin(options, stack):

@@ -37,6 +37,11 @@ class PredictOptions(InputOptions):
         if self.files is not None and not 1 <= self.files <= _MAX_FILES:
             raise ValueError(f"files must be 1 to {_MAX_FILES}, got {self.files}")
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Files and folders that all workers must reach."""
+        return (*super().paths, self.model.path)
+
     def file_count(self, inputs: int) -> int:
         """Number of files with the predictions of so many inputs."""
         return self.files or -(-inputs // _INPUTS_PER_FILE)

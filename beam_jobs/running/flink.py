@@ -3,6 +3,7 @@
 import json
 import sys
 import urllib.request
+from collections.abc import Mapping
 from typing import Any
 
 from apache_beam.options.pipeline_options import (
@@ -10,11 +11,18 @@ from apache_beam.options.pipeline_options import (
     PipelineOptions,
     PortableOptions,
 )
-from apache_beam.runners.portability.flink_runner import FlinkRunner
+from apache_beam.runners.portability.flink_runner import FlinkJarJobServer, FlinkRunner
 
-from beam_jobs.running.engines import QUICK_JAVA, RunnerError, add_java_properties, check_cluster
+from beam_jobs.running.engines import (
+    QUICK_JAVA,
+    RunnerError,
+    add_java_properties,
+    check_cluster,
+    fetch_job_server,
+)
 
 _ANSWER_S = 10
+_SLOTS = "taskmanager.numberOfTaskSlots"
 _NO_RESTART = ("none", "off", "disable")
 
 
@@ -27,7 +35,8 @@ def set_flink_options(options: PipelineOptions, workers: int | None) -> None:
 
     Raises:
       RunnerError: the address is missing; the cluster does not answer, is of a version that Beam
-        does not know, or has no slots yet and nobody has said how many to use.
+        does not know, or has no slots yet and nobody has said how many to use; there is no job
+        server for it.
     """
     flink, portable = options.view_as(FlinkRunnerOptions), options.view_as(PortableOptions)
     if flink.parallelism == -1 and workers is not None:
@@ -38,6 +47,11 @@ def set_flink_options(options: PipelineOptions, workers: int | None) -> None:
     add_java_properties(options, [QUICK_JAVA])
     address = FlinkRunner.add_http_scheme(flink.flink_master)
     overview = _get(address, "overview")
+    if not isinstance(overview, dict) or not {"flink-version", "slots-total"} <= overview.keys():
+        raise RunnerError(
+            f"what answers at {address} is no Flink cluster: --flink_master is the address of its "
+            "REST service, such as http://jobmanager:8081"
+        )
     flink.flink_version = _minor_version(address, overview["flink-version"])
     slots = overview["slots-total"]
     if flink.parallelism == -1:
@@ -53,21 +67,24 @@ def set_flink_options(options: PipelineOptions, workers: int | None) -> None:
             f"{flink.parallelism}: it waits until there are as many",
             file=sys.stderr,
         )
-    _warn_of_no_restart(address)
+    config = {entry["key"]: entry["value"] for entry in _get(address, "jobmanager/config")}
+    _warn_of_no_restart(config)
     if int(portable.sdk_worker_parallelism) == 1:
         # All slots of a TaskManager share a worker otherwise, and so one core.
         managers = _get(address, "taskmanagers")["taskmanagers"]
         portable.sdk_worker_parallelism = max(
-            (manager["slotsNumber"] for manager in managers), default=1
+            (manager["slotsNumber"] for manager in managers),
+            # Those that come with the job, as on Kubernetes, will be like this.
+            default=int(config.get(_SLOTS, 1)),
         )
+    fetch_job_server(FlinkJarJobServer(options), "--flink_job_server_jar", options)
 
 
-def _warn_of_no_restart(address: str) -> None:
+def _warn_of_no_restart(config: Mapping[str, str]) -> None:
     """Says so if the cluster ends a job at the first worker that it loses.
 
     Batch jobs of Beam can't choose a restart strategy: its option for that is for streams only.
     """
-    config = {entry["key"]: entry["value"] for entry in _get(address, "jobmanager/config")}
     # The second name is that of Flink 1.18 and older.
     strategy = config.get("restart-strategy.type", config.get("restart-strategy", "none"))
     if strategy.lower() in _NO_RESTART:

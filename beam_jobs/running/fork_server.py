@@ -33,6 +33,7 @@ from google.protobuf import json_format
 from beam_jobs.running.beam_start import dofn_specs_kept
 from beam_jobs.running.forked_process import end_with, ended, run_and_exit
 from beam_jobs.running.sdk_worker import BEGUN, LENGTH, lock
+from beam_jobs.running.versions import VARIABLE, check_versions
 
 _PROVISION_TIMEOUT_S = 60
 _REQUEST_TIMEOUT_S = 10
@@ -121,6 +122,8 @@ def _be_worker(request: dict[str, Any], outputs: Sequence[int], connection: sock
     connection.settimeout(None)
     connection.sendall(BEGUN)
     end_with(connection)
+    if command := os.environ.get(VARIABLE):
+        check_versions(command)
     os.environ.update(worker_environment(worker_arguments(request["arguments"])))
     with dofn_specs_kept():
         sdk_worker_main.main([])

@@ -73,13 +73,15 @@ class Launch:
             parser.error(str(error))
         FileSystems.set_options(self.beam_options)
 
-    def choose_runner(self) -> None:
-        """Chooses the runner.
+    def choose_runner(self, options: JobOptions) -> None:
+        """Chooses the runner of a job.
 
         Raises:
           RunnerError: its options can't work.
         """
-        self._runner = choose_runner(self.args.runner, self.beam_options, self.args.workers)
+        self._runner = choose_runner(
+            self.args.runner, self.beam_options, self.args.workers, options.paths
+        )
 
     def run(
         self,

@@ -24,11 +24,13 @@ from beam_jobs.running.engines import (
     is_flink,
     is_spark,
     set_worker_process,
+    warn_of_local_files,
 )
 from beam_jobs.running.flink import set_flink_options
 from beam_jobs.running.local_worker_handler import LocalWorkerEnvironment
 from beam_jobs.running.local_workers import LocalWorkers
 from beam_jobs.running.spark import set_spark_options
+from beam_jobs.storage import files
 
 _LOCAL = ("local", "directrunner", "switchingdirectrunner", "fnapirunner")
 
@@ -58,23 +60,34 @@ def is_local_runner(name: str) -> bool:
     return name.lower() in _LOCAL or f"{name.lower()}runner" in _LOCAL
 
 
-def choose_runner(name: str, options: PipelineOptions, workers: int | None) -> PipelineRunner:
+def choose_runner(
+    name: str, options: PipelineOptions, workers: int | None, paths: Sequence[str] = ()
+) -> PipelineRunner:
     """Returns the runner of a name, and sets options that are safe for it.
 
     Local names all mean Beam's FnApiRunner: DirectRunner would try to download another runner
     first. With several workers it runs processes; None is one per core.
 
+    Args:
+      name: local, or a name that Beam knows.
+      options: the job's options, which are changed.
+      workers: how many workers the user asked for; None for as many as there can be.
+      paths: files and folders that the workers read and write.
+
     Raises:
       RunnerError: the options would lose data, or lack what the runner needs.
     """
+    if workers is not None and workers < 1:
+        raise RunnerError(f"--workers must be at least 1, got {workers}")
     if is_local_runner(name):
         return _local_runner(options, workers)
     options.view_as(StandardOptions).runner = name
     if name.lower() in ("dataflow", "dataflowrunner"):
-        _check_dataflow(options)
+        _check_dataflow(options, paths)
     if is_flink(name) or is_spark(name):
         (set_flink_options if is_flink(name) else set_spark_options)(options, workers)
         set_worker_process(options)
+        warn_of_local_files(name, options, paths)
     return create_runner(name)
 
 
@@ -87,8 +100,6 @@ def _local_runner(options: PipelineOptions, workers: int | None) -> PipelineRunn
         )
     if workers is None:
         workers = len(os.sched_getaffinity(0))
-    if workers < 1:
-        raise RunnerError(f"--workers must be at least 1, got {workers}")
     direct.direct_num_workers = workers
     if workers == 1:
         return fn_runner.FnApiRunner()
@@ -107,7 +118,7 @@ def _local_runner(options: PipelineOptions, workers: int | None) -> PipelineRunn
     )
 
 
-def _check_dataflow(options: PipelineOptions) -> None:
+def _check_dataflow(options: PipelineOptions, paths: Sequence[str]) -> None:
     cloud, setup = options.view_as(GoogleCloudOptions), options.view_as(SetupOptions)
     absent = [name for name in ("project", "region", "temp_location") if not getattr(cloud, name)]
     if absent:
@@ -125,4 +136,9 @@ def _check_dataflow(options: PipelineOptions) -> None:
             "Dataflow's workers need tillroll itself: pass --setup_file=./setup.py from a "
             "checkout, --extra_package=tillroll-….whl, or --sdk_container_image=… built from the "
             "Dockerfile in beam_jobs/"
+        )
+    if local := [path for path in paths if files.is_local(path)]:
+        raise RunnerError(
+            f"Dataflow's workers can't reach {', '.join(local)} on this machine: copy it to Cloud "
+            "Storage, and name it as gs://…"
         )

@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,11 @@ from apache_beam.options.pipeline_options import (
     PipelineOptions,
     PortableOptions,
 )
+from apache_beam.runners.portability.job_server import JavaJarJobServer
 
 from beam_jobs.running import engines
 from beam_jobs.running.runner import RunnerError, beam_options, choose_runner
+from beam_jobs.running.versions import versions
 
 COMMAND = "--environment_option=process_command=/opt/worker"
 
@@ -35,6 +38,8 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     path.touch()
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(engines, "_java_version", lambda _: 17)
+    monkeypatch.setattr(JavaJarJobServer, "local_jar", lambda url, *_: url)
     return str(path)
 
 
@@ -101,7 +106,10 @@ def test_python_runs_in_processes(flink: Flink, spark: str, worker: str) -> None
     for options in (on_flink(flink), on_spark(spark)):
         portable = options.view_as(PortableOptions)
         assert portable.environment_type == "PROCESS"
-        assert portable.environment_options == [f"process_command={worker}"]
+        assert portable.environment_options == [
+            f"process_command={worker}",
+            f"process_variables=TILLROLL_VERSIONS={versions()}",
+        ]
 
 
 @pytest.mark.parametrize(
@@ -171,11 +179,15 @@ def test_what_a_cluster_lacks_is_said(
             {"slots-total": 0},
             "the Flink cluster at http://ADDRESS has no task slots yet: start TaskManagers or, if ",
         ),
+        (
+            {"flink-version": None},
+            "what answers at http://ADDRESS is no Flink cluster: --flink_master is the address of",
+        ),
     ],
-    ids=["version", "no slots"],
+    ids=["version", "no slots", "no Flink"],
 )
 def test_clusters_that_cannot_work(overview: dict[str, Any], sentence: str, flink: Flink) -> None:
-    flink.overview |= overview
+    flink.overview = {k: v for k, v in (flink.overview | overview).items() if v is not None}
     with pytest.raises(
         RunnerError, match=f"^{re.escape(sentence.replace('ADDRESS', flink.address))}"
     ):
@@ -184,8 +196,53 @@ def test_clusters_that_cannot_work(overview: dict[str, Any], sentence: str, flin
 
 def test_slots_that_come_with_the_job(flink: Flink) -> None:
     flink.overview["slots-total"], flink.slots = 0, []
+    flink.config |= {"taskmanager.numberOfTaskSlots": "4"}
     options = on_flink(flink, workers=8)
     assert options.view_as(FlinkRunnerOptions).parallelism == 8
+    assert options.view_as(PortableOptions).sdk_worker_parallelism == 4
+
+
+def test_one_of_several_spark_masters_is_enough(spark: str) -> None:
+    on_spark(spark.replace("spark://", "spark://127.0.0.1:1,"))
+
+
+@pytest.mark.parametrize("master", ["yarn", "k8s://https://h:6443", "mesos://h:5050"])
+def test_spark_must_be_a_standalone_cluster(master: str) -> None:
+    sentence = "--spark_master_url must be that of a standalone cluster, such as spark://master"
+    with pytest.raises(RunnerError, match=f"^{sentence}.*, got {re.escape(master)}: Beam's job"):
+        on_spark(master)
+
+
+def test_files_of_this_machine_are_named(flink: Flink, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = ("s3://bucket/in.parquet", "/data/out")
+    options = beam_options([f"--flink_master={flink.address}"])
+    choose_runner("FlinkRunner", options, None, paths)
+    assert capsys.readouterr().err == ""  # the cluster runs here
+    options = beam_options(["--job_endpoint=cluster:8099"])
+    choose_runner("FlinkRunner", options, None, paths)
+    assert capsys.readouterr().err.startswith(
+        "warning: /data/out: workers on other machines must find the same files there, as on a sh"
+    )
+
+
+def test_a_job_server_that_cannot_be_fetched_is_named(
+    flink: Flink, spark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(url: str, *_: Any) -> None:
+        raise RuntimeError("no way there")
+
+    monkeypatch.setattr(JavaJarJobServer, "local_jar", refuse)
+    for start, jar in (
+        (partial(on_flink, flink), "flink-1.19"),
+        (partial(on_spark, spark), "spark-3"),
+    ):
+        with pytest.raises(RunnerError) as error:
+            start()
+        assert re.search(
+            rf"^Beam's job server can't be fetched from https://.*{jar}.*\.jar \(no way there\): "
+            r"download it .* with --(flink|spark)_job_server_jar$",
+            str(error.value),
+        )
 
 
 def test_spark_gets_cores_and_what_java_17_asks_for(spark: str) -> None:
@@ -260,6 +317,31 @@ def test_java_is_asked_for(flink: Flink, monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(
         RunnerError, match="FlinkRunner needs Java, from version 11 on, for the job"
     ):
+        on_flink(flink)
+
+
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_392"', 8),
+        ('openjdk version "21" 2023-09-19', 21),
+        ("no such thing", None),
+    ],
+)
+def test_the_version_of_java_is_read(
+    said: str, version: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    java = tmp_path / "java"
+    java.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
+    java.chmod(0o755)
+    assert engines._java_version(str(java)) == version
+
+
+def test_an_old_java_is_refused(flink: Flink, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "_java_version", lambda _: 8)
+    with pytest.raises(RunnerError, match=r"from version 11 on, .*, and java is of version 8: ins"):
         on_flink(flink)
 
 

@@ -27,6 +27,7 @@ from apache_beam.portability.api import (
 )
 
 from beam_jobs.running import fork_server, sdk_worker
+from beam_jobs.running.versions import versions
 
 ROOT = Path(__file__).parents[3]
 
@@ -99,14 +100,16 @@ def command_line(process: Any) -> list[str]:
         return []
 
 
-def start(folder: Path, address: str, name: str, *others: str) -> subprocess.Popen[str]:
+def start(
+    folder: Path, address: str, name: str, *others: str, **variables: str
+) -> subprocess.Popen[str]:
     # pytest's own variable differs from test to test, and so would the fork server.
     environment = {key: os.environ[key] for key in os.environ if key != "PYTEST_CURRENT_TEST"}
     program = [sys.executable, "-m", "beam_jobs.running.sdk_worker"]
     return subprocess.Popen(
         [*program, f"--id={name}", f"--provision_endpoint={address}", "--unknown_to_us=x", *others],
         cwd=ROOT,
-        env=environment | {"TMPDIR": str(folder)},
+        env=environment | {"TMPDIR": str(folder)} | variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -165,6 +168,20 @@ def test_a_killed_server_is_replaced(folder: Path, engine: Engine) -> None:
         await_that(lambda: not workers(folder))
         server.kill()
         server.wait(timeout=60)
+
+
+@pytest.mark.slow
+def test_a_worker_of_other_versions_ends(folder: Path, engine: Engine) -> None:
+    other = versions().replace("tillroll", "tillroll 9.")
+    asked = start(folder, engine.address, "1-1", TILLROLL_VERSIONS=other)
+    said, _ = asked.communicate(timeout=120)
+    assert asked.returncode == 1
+    assert f"has {versions()}, and the command that started the job has {other}: install" in said
+    assert not engine.connected
+    same = start(folder, engine.address, "1-2", TILLROLL_VERSIONS=versions())
+    await_that(lambda: engine.connected == ["1-2"])
+    engine.let_go.set()
+    assert same.wait(timeout=60) == 0
 
 
 @pytest.mark.slow

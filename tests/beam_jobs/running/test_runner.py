@@ -43,6 +43,13 @@ def test_local_workers_log_only_what_is_asked_for(argv: list[str], level: str) -
     assert options.view_as(WorkerOptions).default_sdk_harness_log_level == level
 
 
+@pytest.mark.parametrize("name", ["local", "FlinkRunner", "SparkRunner", "DataflowRunner"])
+@pytest.mark.parametrize("workers", [0, -3])
+def test_a_job_has_a_worker(name: str, workers: int) -> None:
+    with pytest.raises(RunnerError, match=f"^--workers must be at least 1, got {workers}$"):
+        choose_runner(name, beam_options(DATAFLOW), workers)
+
+
 @pytest.mark.parametrize("name", LOCAL)
 def test_threads_are_refused(name: str) -> None:
     sentence = (
@@ -99,6 +106,13 @@ def test_dataflow_with_the_package(package: str) -> None:
     pytest.importorskip("google.cloud.storage")
     runner = choose_runner("DataflowRunner", beam_options([*DATAFLOW, package]), 2)
     assert type(runner).__name__ == "DataflowRunner"
+
+
+def test_dataflow_does_not_reach_files_of_this_machine() -> None:
+    options = beam_options([*DATAFLOW, "--setup_file=./setup.py"])
+    sentence = "Dataflow's workers can't reach /in.csv, /out on this machine: copy it to Cloud"
+    with pytest.raises(RunnerError, match=f"^{sentence}"):
+        choose_runner("DataflowRunner", options, None, ("/in.csv", "gs://b/images", "/out"))
 
 
 def test_beams_options_are_read() -> None:
