@@ -6,6 +6,8 @@ Seconds are those of the whole command, Beam's job server included; memory is th
 the cluster's included.
 """
 
+import shutil
+import signal
 import sys
 import tempfile
 from argparse import ArgumentTypeError, Namespace
@@ -36,7 +38,13 @@ ENGINES = (*_CLUSTERS, PRISM)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns 1 if a build failed, or a dataset is not the local runner's."""
-    args = _parser().parse(argv)
+    parser = _parser()
+    args = parser.parse(argv)
+    clusters = [engine for engine in args.engines if engine in _CLUSTERS]
+    if clusters and shutil.which("java") is None:
+        parser.error(f"{' and '.join(clusters)} need Java, and there is no program java")
+    # Clusters are ended when the program is, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="engines-") as name:
         folder = Path(name)
@@ -70,8 +78,10 @@ def _cluster(
             slots=slots,
             options=job_server_options(package, args.job_servers),
         )
-    prism = ("--runner=PrismRunner", f"--prism_location={args.prism}")
-    options = prism if engine == PRISM else (f"--workers={slots}",)
+    options: tuple[str, ...] = (f"--workers={slots}",)
+    if engine == PRISM:
+        where = (f"--prism_location={args.prism}",) if args.prism else ()
+        options = ("--runner=PrismRunner", *where)
     return _runner(f"{engine} runner", options, folder)
 
 
@@ -143,7 +153,10 @@ def _parser() -> CommandParser:
         help="where Beam's job servers lie (default: Beam fetches them)",
     )
     parser.add_argument(
-        "--prism", type=Path, metavar="FILE", help="Beam's program prism, for that engine"
+        "--prism",
+        type=Path,
+        metavar="FILE",
+        help="Beam's program prism, for that engine (default: Beam fetches it)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
     return parser

@@ -1,5 +1,7 @@
 """A build on clusters of Flink and Spark that run on this machine, with a worker being killed.
 
+Then predictions, by a model that stands in for one of TensorFlow.
+
 Beam's job servers are taken from where Beam keeps those that it has fetched or, in a checkout with
 a folder ../shared, are made there. `make engines` does more.
 """
@@ -18,10 +20,12 @@ pytest.importorskip("tensorflow", reason="run once, by `make test`: it takes min
 from apache_beam.version import __version__ as beam_version
 
 from benchmarks.engines.builds import SHARDS, equal_files, run_build
-from benchmarks.engines.cluster import SDK_WORKER
+from benchmarks.engines.cluster import SDK_WORKER, Cluster, answer
 from benchmarks.engines.fetch import FLINK, SPARK, distribution, job_server_options
 from benchmarks.engines.flink import flink_cluster
 from benchmarks.engines.spark import spark_cluster
+from tests.support import fake_model
+from tests.support.processes import run_python
 from tests.support.receipts import write_receipts
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +50,25 @@ def job_server(engine: str) -> tuple[str, ...]:
     pytest.skip(f"no job server of {engine} of Beam {beam_version} in {FETCHED} or {DOWNLOADS}")
 
 
+def has_noticed(engine: str, running: Cluster, folder: Path) -> bool:
+    """Tells whether the engine has seen work fail."""
+    if engine == "spark":
+        logs = [path.read_text(errors="replace") for path in folder.glob("worker-*/*/*/stderr")]
+        return any("clearing outstanding requests" in log for log in logs)
+    [master] = [option for option in running.options if option.startswith("--flink_master=")]
+    jobs = f"{master.partition('=')[2]}/jobs"
+    histories = [
+        answer(f"{jobs}/{job['id']}/exceptions")["exceptionHistory"]["entries"]
+        for job in answer(jobs)["jobs"]
+    ]
+    return any(histories)
+
+
+def predict(model: Path, table: Path, output: Path, *options: str) -> None:
+    where = ("--input", str(table), "--output", str(output))
+    run_python("-m", "beam_jobs.predict", str(model), *where, "--quiet", *options)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", CLUSTERS)
 def test_a_cluster_gives_the_same_bytes(
@@ -53,12 +76,17 @@ def test_a_cluster_gives_the_same_bytes(
 ) -> None:
     if shutil.which("java") is None:
         pytest.skip("no Java")
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", QUICK_JAVA)
+    for name, value in {"JAVA_TOOL_OPTIONS": QUICK_JAVA, **fake_model.variables()}.items():
+        monkeypatch.setenv(name, value)
     package, cluster = CLUSTERS[engine]
     options = job_server(engine)
     table = write_receipts(tmp_path / "receipts", {"a": 40, "b": 20, "c": 1})
     assert build(table, tmp_path / "local", f"--shards={SHARDS}") == 0
-    folder = tmp_path / "cluster"
+    model, folder = fake_model.write_model(tmp_path / "model"), tmp_path / "cluster"
     with cluster(distribution(package, DOWNLOADS), folder, options=options) as running:
         run_build(table, tmp_path / "out", running, victim=SDK_WORKER)
+        assert has_noticed(engine, running, folder), "the kill hit a worker with nothing to do"
+        predict(model, table, tmp_path / "predicted", *running.options)
     assert equal_files(tmp_path / "out", tmp_path / "local")
+    predict(model, table, tmp_path / "predicted-here", "--workers=2")
+    assert equal_files(tmp_path / "predicted", tmp_path / "predicted-here")
