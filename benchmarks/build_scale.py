@@ -1,9 +1,10 @@
 """Time and memory of the stages of a build that one worker runs for all receipts.
 
 The build's own classes run, each stage in a process of its own: planning splits and shards, dealing
-the records of some buckets, the last checks and the manifest, the summary, and the checks of the
-whole dataset that verify makes. Their input is made up and holds no image: records are numbered
-layout by layout, and of B buckets, bucket b holds the records b, b + B, b + 2B, …
+the records of some buckets, uniting near-duplicates (one receipt in fifty has a second photo), the
+last checks and the manifest, the summary, and the checks of the whole dataset that verify makes.
+Their input is made up and holds no image: records are numbered layout by layout, and of B buckets,
+bucket b holds the records b, b + B, b + 2B, …
 """
 
 import json
@@ -22,6 +23,8 @@ from beam_jobs.running.import_messages import hide_import_messages
 if __name__ in ("__main__", "__mp_main__"):  # the program, and the processes that it measures in
     hide_import_messages()
 
+from beam_jobs.near_duplicates.unite import NEW, NearPair, PairedReceipt
+from beam_jobs.near_duplicates.unite import unite as unite_pairs
 from beam_jobs.prepare.chunks import bucket_count
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.running.report import plan_summary
@@ -137,6 +140,26 @@ def deal(case: Case) -> dict[str, float]:
     return measured | {"CPU s": measured["CPU s"] / len(buckets)}
 
 
+def unite(case: Case) -> dict[str, float]:
+    """Makes groups of the pairs of near-duplicates."""
+
+    def run() -> None:
+        keys = np.random.default_rng(0).integers(0, 1 << 64, (case.rows // 50, 4), np.uint64)
+        pairs = [
+            NearPair(first=_paired((a, b)), second=_paired((c, d)), shared=9, more=0)
+            for a, b, c, d in keys.tolist()
+        ]
+        decisions = unite_pairs(pairs, {})
+        assert len(decisions.groups) == 2 * len(pairs)
+        decisions.to_bytes()
+
+    return _measured(run)
+
+
+def _paired(key: tuple[int, int]) -> PairedReceipt:
+    return PairedReceipt(is_new=True, key=key, group=0, split=NEW, id=f"receipt-{key[0]}")
+
+
 def publish(case: Case) -> dict[str, float]:
     """The last checks, the manifest and what describes the records."""
     made = case.plan()
@@ -233,7 +256,8 @@ def verify(case: Case) -> dict[str, float]:
     return _measured(run)
 
 
-STAGES: tuple[Callable[[Case], dict[str, float]], ...] = (plan, deal, publish, summary, verify)
+Stage = Callable[[Case], dict[str, float]]
+STAGES: tuple[Stage, ...] = (plan, deal, unite, publish, summary, verify)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

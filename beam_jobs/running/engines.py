@@ -114,13 +114,12 @@ def fetch_job_server(server: JavaJarJobServer, flag: str, options: PipelineOptio
     Raises:
       RunnerError: it can't be fetched.
     """
-    jar = server.path_to_jar()
+    cache = options.view_as(JobServerOptions).jar_cache_dir
     try:
-        server.local_jar(jar, options.view_as(JobServerOptions).jar_cache_dir)
+        server.local_jar(server.path_to_jar(), cache)
     except (RuntimeError, OSError) as error:
         raise RunnerError(
-            f"Beam's job server can't be fetched from {jar} ({error}): download it elsewhere, and "
-            f"name the file with {flag}"
+            f"Beam's job server can't be fetched: {error}. Or name the file with {flag}"
         ) from error
 
 

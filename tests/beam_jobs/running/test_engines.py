@@ -39,7 +39,7 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(engines, "_java_version", lambda _: 17)
-    monkeypatch.setattr(JavaJarJobServer, "local_jar", lambda url, *_: url)
+    monkeypatch.setattr(JavaJarJobServer, "local_jar", staticmethod(lambda url, _: url))
     return str(path)
 
 
@@ -228,19 +228,19 @@ def test_files_of_this_machine_are_named(flink: Flink, capsys: pytest.CaptureFix
 def test_a_job_server_that_cannot_be_fetched_is_named(
     flink: Flink, spark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(url: str, *_: Any) -> None:
-        raise RuntimeError("no way there")
+    def refuse(url: str, _: str | None) -> None:
+        raise RuntimeError(f"no way to {url}")
 
-    monkeypatch.setattr(JavaJarJobServer, "local_jar", refuse)
-    for start, jar in (
+    monkeypatch.setattr(JavaJarJobServer, "local_jar", staticmethod(refuse))
+    for start, name in (
         (partial(on_flink, flink), "flink-1.19"),
         (partial(on_spark, spark), "spark-3"),
     ):
         with pytest.raises(RunnerError) as error:
             start()
         assert re.search(
-            rf"^Beam's job server can't be fetched from https://.*{jar}.*\.jar \(no way there\): "
-            r"download it .* with --(flink|spark)_job_server_jar$",
+            rf"^Beam's job server can't be fetched: no way to https://.*{name}-job-server-.*\.jar"
+            rf"\. Or name the file with --{name.partition('-')[0]}_job_server_jar$",
             str(error.value),
         )
 
