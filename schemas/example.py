@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2
 
+from schemas.protobuf import declare
 from schemas.receipt import Dtype, Feature
 
 Value = bytes | str | int | float
@@ -225,9 +226,7 @@ def _example_class() -> Any:
     _add_field(entry, "value", "Feature", number=2)
     _add_field(features, "feature", "Features.FeatureEntry", repeated=True)
     _add_field(file.message_type.add(name="Example"), "features", "Features")
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.Example"))
+    return declare(file)["tensorflow.Example"]
 
 
 def _add_field(

@@ -8,10 +8,11 @@ such as the graph, are skipped.
 from functools import cache
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2
 from google.protobuf.message import DecodeError
 
 from schemas.predictions import ModelOutput
+from schemas.protobuf import declare
 
 SERVE = "serve"  # the tag of the graph that TensorFlow Serving loads
 _STRING = 7
@@ -134,9 +135,7 @@ def saved_model_class() -> Any:
     graph = _add(file, "MetaGraphDef", ("meta_info_def", 1, "MetaInfoDef"))
     _add_map(graph, "signature_def", 5, "SignatureDef")
     _add(file, "SavedModel", ("*meta_graphs", 2, "MetaGraphDef"))
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tillroll.SavedModel"))
+    return declare(file)["tillroll.SavedModel"]
 
 
 def _add(file: Any, name: str, *fields: tuple[str, int, int | str]) -> Any:
