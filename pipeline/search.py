@@ -1,13 +1,12 @@
 """Searches for good options of training: `python -m pipeline.search DATA_DIR --search-dir DIR`."""
 
-import argparse
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from schemas.program import begin_program, run_program
 
@@ -20,14 +19,23 @@ import optuna
 from pipeline.distribution.stop_request import StopRequest
 from pipeline.searching.claims import ClaimOptions
 from pipeline.searching.definition import Definition
-from pipeline.searching.outcome import Outcome
+from pipeline.searching.outcome import Ending, OutageError, Outcome
 from pipeline.searching.report import ranked, summary, write_report
-from pipeline.searching.space import Value, contains, flag_of, parse_space, samples_of, to_flags
+from pipeline.searching.space import (
+    Space,
+    Value,
+    contains,
+    flag_of,
+    parse_space,
+    samples_of,
+    to_flags,
+)
 from pipeline.searching.study import STORAGE_ERRORS, SearchStudy, StudyOptions, reason_of
 from pipeline.searching.training_run import ObjectiveError, TrainingRun
 from pipeline.searching.worker import work
 from schemas.command_line import CommandParser, Flag, Options
 
+T = TypeVar("T")
 FAILED = 1
 STOPPED = 75  # as of pipeline.train: run the same command again to go on
 _EACH_TRIALS_OWN = ("--run-dir", "--quiet", "--other-data")
@@ -72,7 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
       0 once all trials of the study have ended, `FAILED` if none of them has a result or a file
-      can't be written, `STOPPED` where it was told to stop before, or the study can't be reached.
+      can't be written, `STOPPED` where it was told to stop before, or the study or the dataset
+      can't be reached, or trials fail that may train elsewhere.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # the command tells of trials itself
     parser = make_parser()
@@ -82,7 +91,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             study = SearchStudy(args.search_dir, _STUDY.make(args))
             claims = _CLAIMS.make(args)
-            checked = _check_apart(args, arguments, study.version())
+            what = (arguments, args.space, args.objective, args.pruner, study.version())
+            checked = _apart(check, *what)
             definition = Definition.from_json(checked.definition)
             study.define(definition, first=checked.first)
         except (ValueError, FileNotFoundError) as error:
@@ -92,7 +102,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             is_done = work(
                 study,
-                TrainingRun(definition, arguments),
+                TrainingRun(
+                    definition,
+                    arguments,
+                    lambda values: _apart(
+                        find_fault, arguments, definition.space, definition.version, values
+                    ),
+                ),
                 claims,
                 should_stop=lambda: stop.is_made,
                 show=lambda *what: _show(study, *what, quiet=args.quiet),
@@ -100,6 +116,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             write_report(study)
         except ObjectiveError as error:
             parser.error(str(error))
+        except OutageError as error:
+            _say(str(error))
+            return STOPPED
         except STORAGE_ERRORS as error:
             return _lost_study(error)
         except OSError as error:
@@ -145,17 +164,14 @@ def make_parser() -> CommandParser:
     return parser
 
 
-def _check_apart(
-    args: argparse.Namespace, arguments: Sequence[str], version: int | None
-) -> Checked:
-    """Checks the options in another process: TensorFlow takes memory that this one never needs."""
-    what = (arguments, args.space, args.objective, args.pruner, version)
+def _apart(function: Callable[..., T], *what: object) -> T:
+    """Calls a function in another process: TensorFlow takes memory that this one never needs."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         # Ctrl-C comes to all processes of a terminal, and only this one heeds it.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        checked = pool.submit(check, *what)
+        called = pool.submit(function, *what)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        return checked.result()
+        return called.result()
 
 
 def check(
@@ -183,8 +199,7 @@ def check(
     for flag in _EACH_TRIALS_OWN:
         if any(argument.partition("=")[0] == flag for argument in arguments):
             raise ValueError(f"{flag} can't be given to a search, which sets it for each trial")
-    fixed = [f"--version={version}"] if version else []
-    fixed += [*arguments, "--run-dir=trial"]
+    fixed = _fixed(arguments, version)
     given = check_options(fixed)
     _check_process(given["strategy"])
     if pruner != "none" and given["evaluate_every"] is None:
@@ -197,7 +212,7 @@ def check(
     if twice := sorted(names & space.keys()):
         flag = flag_of(twice[0])
         raise ValueError(f"{flag} is given for all trials, and is in --space: leave one out")
-    usual = {name: samples_of(distribution)[0] for name, distribution in space.items()}
+    usual = _usual(space)
     for name, distribution in space.items():
         for value in samples_of(distribution):
             try:
@@ -215,6 +230,46 @@ def check(
     defaults = {name: given[name] for name in space}
     has_first = all(contains(space[name], value) for name, value in defaults.items())
     return Checked(definition.to_json(), defaults if has_first else {})
+
+
+def find_fault(
+    arguments: Sequence[str], space: Space, version: int, values: Mapping[str, Value]
+) -> tuple[Ending, str]:
+    """Finds out why a trainer refused the values of a trial.
+
+    Args:
+      arguments: those of `pipeline.train`.
+      space: the ranges.
+      version: version of the dataset.
+      values: values of the trial.
+
+    Returns:
+      The ending of the trial and the reason, as `training_run.FindFault` says.
+    """
+    from pipeline.train_arguments import check_options
+
+    fixed = _fixed(arguments, version)
+    try:
+        check_options([*fixed, *to_flags(_usual(space))])  # which were right in the beginning
+    except (ValueError, OSError) as error:
+        return "unavailable", str(error)
+    try:
+        check_options([*fixed, *to_flags(values)])
+    except FileNotFoundError as error:
+        return "unavailable", str(error)
+    except ValueError as error:
+        return "refused", str(error)
+    return "error", ""
+
+
+def _fixed(arguments: Sequence[str], version: int | None) -> list[str]:
+    """Returns the arguments that all trials share."""
+    return [*([f"--version={version}"] if version else []), *arguments, "--run-dir=trial"]
+
+
+def _usual(space: Space) -> dict[str, Value]:
+    """Returns values that were right when the search began: the first of each range."""
+    return {name: samples_of(distribution)[0] for name, distribution in space.items()}
 
 
 def _check_process(strategy: str) -> None:

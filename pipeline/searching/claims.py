@@ -16,6 +16,7 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ from pipeline.searching.study import STORAGE_ERRORS, SearchStudy
 from pipeline.training.run_lock import RunFolderInUseError, RunLock
 
 _LOCK = "search.lock"
-_OWNER, _BEATS, _KERNEL, _LOSSES = "owner", "heartbeats", "kernel", "lost_attempts"
+_OWNER, _BEATS, _KERNEL = "owner", "heartbeats", "kernel"
+_LOSSES, _FAILURES = "lost_attempts", "failures"
 _SETTLED_S = 2.0
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -40,7 +42,8 @@ class ClaimOptions:
       heartbeat_s: seconds from one sign of life in the study to the next.
       grace_s: seconds without one after which another machine takes a trial over.
       attempts: times that the process of a trial may be lost, or end with an error, without coming
-        further than before; then the trial has failed.
+        further than before; then the trial has failed. After errors, it fails for good only if
+        other trials train on the machine.
     """
 
     heartbeat_s: float = 60.0
@@ -102,16 +105,21 @@ class Claims:
         self._ended.set()
         self._thread.join()
 
-    def take(self) -> Claim | None:
+    def take(self, *, but: Collection[int] = ()) -> Claim | None:
         """Claims a trial that waits, or whose process is lost; those come first.
+
+        Args:
+          but: numbers of trials to leave to others.
 
         Returns:
           The claim; None if there is no such trial now.
         """
-        trials = self._study.frozen_trials()
+        trials = [trial for trial in self._study.frozen_trials() if trial.number not in but]
         lost = [trial for trial in trials if self._may_be_lost(trial)]
         waiting = [trial for trial in trials if trial.state == TrialState.WAITING]
-        begun_first = sorted(waiting, key=lambda trial: not trial.params)
+        begun_first = sorted(
+            waiting, key=lambda trial: (trial.user_attrs.get(_FAILURES, 0), not trial.params)
+        )
         for trial in (*lost, *begun_first):
             if claim := self._try(trial):
                 with self._mutex:
@@ -152,6 +160,12 @@ class Claims:
         count = 1 if step > farthest else count + 1
         claim.trial.set_user_attr(_LOSSES, [max(step, farthest), count])
         return bool(count < self._options.attempts)
+
+    def note_failure(self, claim: Claim, *, step: int) -> None:
+        """Notes that the trial failed here; it comes last, with all its attempts, in the next."""
+        failures = claim.trial.user_attrs.get(_FAILURES, 0)
+        claim.trial.set_user_attr(_FAILURES, failures + 1)
+        claim.trial.set_user_attr(_LOSSES, [step, 0])
 
     def _let_go(self) -> None:
         with self._mutex:

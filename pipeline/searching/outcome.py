@@ -9,7 +9,9 @@ import optuna
 
 from pipeline.searching.space import Value
 
-Ending = Literal["complete", "pruned", "diverged", "refused", "error", "stopped"]
+Ending = Literal[
+    "complete", "pruned", "diverged", "refused", "error", "lost", "unavailable", "stopped"
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +21,8 @@ class Outcome:
     Attributes:
       ending: "complete" with a value; "pruned" by the pruner; "diverged" with a loss that is not
         finite; "refused", as its values do not fit together; "error" where another attempt may
-        help; "stopped" as asked.
+        help; "lost" with its process, too often; "unavailable" where the dataset can't be read;
+        "stopped" as asked.
       value: the objective, if complete.
       step: the last step that the run's log has.
       reason: a sentence for the user, where it is neither complete nor pruned.
@@ -29,6 +32,10 @@ class Outcome:
     value: float | None = None
     step: int = 0
     reason: str = ""
+
+
+class OutageError(Exception):
+    """What trials need is away, or this machine can't run them; the message says what to do."""
 
 
 class RunTrial(Protocol):

@@ -6,15 +6,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import optuna
 
 from pipeline.searching.definition import LOSS, Definition
-from pipeline.searching.outcome import Outcome
+from pipeline.searching.outcome import Ending, Outcome
 from pipeline.searching.space import Value, to_flags
 from pipeline.training.run_log import LOG, last_step, read_log
 
@@ -28,6 +28,18 @@ class ObjectiveError(ValueError):
     """Evaluations have no such figure; the message lists those that they have."""
 
 
+class FindFault(Protocol):
+    """Finds out why a trainer refused to train."""
+
+    def __call__(self, values: Mapping[str, Value]) -> tuple[Ending, str]:
+        """Checks the values of a trial once more.
+
+        Returns:
+          "unavailable" and the reason if other values would be refused, too; "refused" and the
+          reason if these values alone are; "error" and "" if all is well now.
+        """
+
+
 class TrainingRun:
     """Runs a trial as `pipeline.train` in its run folder, and prunes it by its log.
 
@@ -35,14 +47,17 @@ class TrainingRun:
     without ending the search.
     """
 
-    def __init__(self, definition: Definition, arguments: Sequence[str]) -> None:
+    def __init__(
+        self, definition: Definition, arguments: Sequence[str], find_fault: FindFault
+    ) -> None:
         """Makes what runs the trials of a search.
 
         Args:
           definition: what the trials have in common.
           arguments: the arguments of `pipeline.train` that all trials get.
+          find_fault: tells the fault of a trial's values from that of the dataset.
         """
-        self._definition = definition
+        self._definition, self._find_fault = definition, find_fault
         # The last ones count: the study's version, even where the command names none.
         self._arguments = [*arguments, f"--version={definition.version}", "--quiet"]
 
@@ -63,13 +78,15 @@ class TrainingRun:
         while True:
             with _trainer(arguments, folder) as process:
                 is_pruned = _follow(process, evaluations, should_stop)
-            outcome = self._outcome(process.returncode, folder, is_pruned=is_pruned)
+            outcome = self._outcome(process.returncode, values, folder, is_pruned=is_pruned)
             if outcome is not None:
                 return outcome
             if should_stop() or _sleep_unless(should_stop):
                 return Outcome(ending="stopped", step=last_step(folder))
 
-    def _outcome(self, status: int, folder: Path, *, is_pruned: bool) -> Outcome | None:
+    def _outcome(
+        self, status: int, values: dict[str, Value], folder: Path, *, is_pruned: bool
+    ) -> Outcome | None:
         """Tells how the trainer ended; None if it was told to stop, or its folder is in use."""
         step = last_step(folder)
         if status == 0:
@@ -83,7 +100,9 @@ class TrainingRun:
             return Outcome(ending="pruned", step=step) if is_pruned else None
         said = _last_line(folder / OUTPUT)
         if status == _REFUSED:
-            return Outcome(ending="refused", step=step, reason=said)
+            # The trainer refuses wrong values, and a dataset that is away for a minute as well.
+            ending, because = self._find_fault(values)
+            return Outcome(ending=ending, step=step, reason=because or said)
         losses = [line["loss"] for line in read_log(folder) if "loss" in line]
         if status == 1 and losses and losses[-1] is None:
             return Outcome(ending="diverged", step=step, reason=said)

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -136,6 +137,32 @@ def test_a_killed_search_on_postgresql(directory: Path, tmp_path: Path):
     rows = list(csv.DictReader((folder / "trials.csv").open()))
     assert [row["state"] for row in rows] == ["complete"] * 3
     assert [float(row["validation/accuracy"]) for row in rows] == [each.value for each in trials]
+
+
+def test_a_search_whose_dataset_is_away_for_a_while_loses_no_trial(directory: Path, tmp_path: Path):
+    data, folder = tmp_path / "receipts", tmp_path / "search"
+    shutil.copytree(directory, data)
+    options = ("--trials=2", f"--steps={STEPS}", "--checkpoint-every=20", "--pruner=none")
+    with searches(data, folder, 1, *options) as started:
+        [process] = started
+        run_dir = folder / "trials" / "00000"
+        wait_for((run_dir / "checkpoints" / "checkpoint").exists, started)
+        data.rename(tmp_path / "away")
+        output, errors = process.communicate(timeout=TIME_LIMIT_S)
+        assert process.returncode == STOPPED, errors
+    assert output == ""
+    [said] = own_lines(errors)
+    assert said.startswith("trial 0 can't go on for now (")
+    assert said.endswith("): the same command goes on once this is put right")
+    assert "holds no finished dataset" in said
+    (tmp_path / "away").rename(data)
+    with searches(data, folder, 1, *options) as started:
+        output, errors = started[0].communicate(timeout=TIME_LIMIT_S)
+        assert started[0].returncode == 0, errors
+    assert "study search: 2 trials, 2 complete\n" in output
+    steps = raw_steps(run_dir)
+    assert all(second > first or second > 5 for first, second in itertools.pairwise(steps))
+    assert steps[-1] == STEPS
 
 
 def test_a_search_that_is_stopped_and_one_whose_trainer_is_left_behind_go_on(

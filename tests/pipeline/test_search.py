@@ -9,9 +9,9 @@ import pytest
 pytest.importorskip("tensorflow")
 pytest.importorskip("optuna")
 
-from pipeline.search import check, main
+from pipeline.search import check, find_fault, main
 from pipeline.searching.definition import Definition
-from tests.support.searches import definition_of, open_study
+from tests.support.searches import SPACE, definition_of, open_study
 
 RATE = "learning_rate=log:1e-4..1e-1"
 
@@ -115,6 +115,20 @@ def test_pruning_needs_evaluations(directory: Path):
     with pytest.raises(ValueError, match=f"^{sentence}$"):
         check_with("median")
     check_with("none")
+
+
+def test_whose_fault_a_refusal_is(directory: Path, tmp_path: Path):
+    arguments = ["--evaluation-split=train"]
+    fitting, wrong = {"learning_rate": 1e-3}, {"learning_rate": -1.0}
+    there, away = [str(directory), *arguments], [str(tmp_path / "away"), *arguments]
+    assert find_fault(there, SPACE, 1, fitting) == ("error", "")
+    ending, reason = find_fault(there, SPACE, 1, wrong)
+    assert ending == "refused"
+    assert reason == "--learning-rate must be above 0, got -1.0"
+    for values in (fitting, wrong):
+        ending, reason = find_fault(away, SPACE, 1, values)
+        assert ending == "unavailable"
+        assert "away holds no finished dataset (no file COMPLETED)" in reason
 
 
 @pytest.mark.slow

@@ -84,7 +84,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         folder.mkdir(parents=True)
         trial = study.begin(int(folder.name))
         should_stop = options.pop("should_stop", lambda: False)
-        made = TrainingRun(ACCURACY, [f"--plan={json.dumps(plan)}"])
+        fault = options.pop("fault", ("error", ""))
+        made = TrainingRun(ACCURACY, [f"--plan={json.dumps(plan)}"], lambda _: fault)
         return made(trial, {"learning_rate": 0.1}, folder, should_stop)
 
     return run_it
@@ -107,7 +108,6 @@ FINE = evaluation(10, 0.5, 0.7)
             1,
             Outcome(ending="diverged", step=6, reason="of the test"),
         ),
-        ([], 2, Outcome(ending="refused", reason="of the test")),
         (
             [{"step": 5, "loss": 0.1}],
             1,
@@ -117,6 +117,18 @@ FINE = evaluation(10, 0.5, 0.7)
 )
 def test_how_the_trainer_ended(run, lines: list[dict], status: int, outcome: Outcome):
     assert run(*lines, status=status) == outcome
+
+
+@pytest.mark.parametrize(
+    ("fault", "outcome"),
+    [
+        (("refused", "they do not fit"), Outcome(ending="refused", reason="they do not fit")),
+        (("unavailable", "it is away"), Outcome(ending="unavailable", reason="it is away")),
+        (("error", ""), Outcome(ending="error", reason="of the test")),
+    ],
+)
+def test_values_that_are_refused_are_checked_once_more(run, fault, outcome: Outcome):
+    assert run(status=2, fault=fault) == outcome
 
 
 def test_a_trial_that_is_worse_than_others_is_pruned(run, tmp_path: Path):

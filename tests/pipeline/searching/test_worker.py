@@ -13,7 +13,7 @@ from optuna.trial import TrialState
 
 from pipeline.searching import claims as claims_module
 from pipeline.searching.claims import ClaimOptions, Claims
-from pipeline.searching.outcome import Outcome
+from pipeline.searching.outcome import OutageError, Outcome
 from pipeline.searching.space import suggest
 from pipeline.searching.study import SearchStudy
 from pipeline.searching.worker import work
@@ -153,11 +153,56 @@ def test_errors_are_tried_again_as_long_as_the_run_comes_further(tmp_path: Path)
     study = open_study(tmp_path, trials=2)
     steps = [5, 5, 8, 8, 8]
     errors = [Outcome(ending="error", step=step, reason=f"died at {step}") for step in steps]
-    run = FakeRun(*errors)
+    fine = Outcome(ending="complete", value=1.0, step=10)
+    again = [Outcome(ending="error", step=8, reason=f"died in attempt {n}") for n in range(3)]
+    run = FakeRun(*errors, fine, *again)
     assert work(study, run, ClaimOptions(attempts=3))
-    assert [number for number, _, _ in run.calls] == [0] * 5 + [1]
+    # Once another one has trained, with all its attempts.
+    assert [number for number, _, _ in run.calls] == [0] * 5 + [1] + [0] * 3
     assert states(study) == ["FAIL", "COMPLETE"]
-    assert study.frozen_trials()[0].user_attrs["reason"] == "died at 8"
+    assert study.frozen_trials()[0].user_attrs["reason"] == "died in attempt 2"
+
+
+def test_a_machine_on_which_every_trial_fails_costs_none(tmp_path: Path):
+    study = open_study(tmp_path, trials=4)
+    error = Outcome(ending="error", reason="its trainer ended with signal SIGABRT: no device")
+    broken = FakeRun(*[error] * 99)
+    sentence = (
+        r"^trials 0 and 1 failed, and no other trial has trained here since \(its trainer ended "
+        r"with signal SIGABRT: no device\): as the fault may be this machine's, the study keeps"
+    )
+    with pytest.raises(OutageError, match=sentence):
+        work(study, broken, ClaimOptions(attempts=3))
+    assert [number for number, _, _ in broken.calls] == [0] * 3 + [1] * 3
+    assert states(study) == ["WAITING"] * 4
+    run = FakeRun()
+    assert work(study, run, SLOW)
+    # What failed elsewhere comes last, so that it keeps no machine from what trains.
+    assert [number for number, _, _ in run.calls] == [2, 3, 0, 1]
+    assert states(study) == ["COMPLETE"] * 4
+
+
+def test_the_last_trials_fail_for_good_where_others_have_trained(tmp_path: Path):
+    study = open_study(tmp_path, trials=3)
+    error = Outcome(ending="error", reason="no memory")
+    outcomes = [Outcome(ending="pruned", step=10), *[error] * 4]
+    assert work(study, FakeRun(*outcomes), ClaimOptions(attempts=1))
+    assert states(study) == ["PRUNED", "FAIL", "FAIL"]
+    alone = open_study(tmp_path / "alone", trials=1)
+    with pytest.raises(OutageError, match=r"^trial 0 failed, and no other .*give more --trials"):
+        work(alone, FakeRun(error), ClaimOptions(attempts=1))
+    assert states(alone) == ["WAITING"]
+
+
+def test_an_outage_gives_the_trial_back(tmp_path: Path):
+    study = open_study(tmp_path)
+    run = FakeRun(Outcome(ending="unavailable", reason="no dataset"))
+    sentence = r"^trial 0 can't go on for now \(no dataset\): the same command goes on once this"
+    with pytest.raises(OutageError, match=sentence):
+        work(study, run, SLOW)
+    assert states(study) == ["WAITING"] * 3
+    assert work(study, run, SLOW)
+    assert [number for number, _, _ in run.calls] == [0, 0, 1, 2]
 
 
 def test_a_trial_that_takes_its_process_along_each_time_fails(tmp_path: Path):
