@@ -92,7 +92,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             study = SearchStudy(args.search_dir, _STUDY.make(args))
             claims = _CLAIMS.make(args)
             what = (arguments, args.space, args.objective, args.pruner, study.version())
-            checked = _apart(check, *what)
+            try:
+                checked = _apart(check, *what)
+            except FileNotFoundError as error:
+                if study.study is None:
+                    raise
+                # It was there when the study was made.
+                _say(f"{error}; the same command goes on once it is there again")
+                return STOPPED
             definition = Definition.from_json(checked.definition)
             study.define(definition, first=checked.first)
         except (ValueError, FileNotFoundError) as error:
@@ -309,7 +316,10 @@ def _short(value: Value) -> str:
 
 
 def _lost_study(error: Exception) -> int:
-    _say(f"the study can't be reached ({reason_of(error)}): the same command goes on once it can")
+    _say(
+        f"the study can't be reached ({reason_of(error)}): the same command goes on once it can; "
+        "if it never could, check --storage"
+    )
     return STOPPED
 
 

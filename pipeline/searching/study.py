@@ -95,7 +95,8 @@ class SearchStudy:
         """Opens the study; `define` makes one that is not there yet.
 
         Raises:
-          StudyError: the storage can't be reached, or the folder can't be written to.
+          StudyError: the storage can't be opened, or the folder can't be written to.
+          sqlalchemy.exc.OperationalError: the server of the database can't be reached now.
         """
         self.folder, self.options = Path(folder), options
         self._name = options.study or self.folder.resolve().name
@@ -238,10 +239,19 @@ def _open_storage(folder: Path, url: str | None) -> BaseStorage:
             # Where processes with other folders make the tables of a new database, too, all but one
             # of them fail.
             is_race = isinstance(error, sqlalchemy.exc.IntegrityError) or "exists" in str(error)
-            if not is_race or attempt == _ATTEMPTS:
-                raise _unreachable(shown, error) from error
-            time.sleep(_PAUSE_S)
+            if is_race and attempt < _ATTEMPTS:
+                time.sleep(_PAUSE_S)
+                continue
+            if _may_come_back(url, error):
+                raise
+            raise _unreachable(shown, error) from error
     raise AssertionError
+
+
+def _may_come_back(url: str, error: Exception) -> bool:
+    """Tells whether it is the error of a server that may be away for a while."""
+    is_server = make_url(url).get_backend_name() != "sqlite"
+    return is_server and isinstance(error, sqlalchemy.exc.OperationalError)
 
 
 def _unreachable(shown: str, error: Exception) -> StudyError:

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("tensorflow")
 pytest.importorskip("optuna")
 
-from pipeline.search import check, find_fault, main
+from pipeline.search import STOPPED, check, find_fault, main
 from pipeline.searching.definition import Definition
 from tests.support.searches import SPACE, definition_of, open_study
 
@@ -153,6 +153,35 @@ def test_the_command_says_it(
     assert ended.value.code == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith(f"python -m pipeline.search: error: {sentence}")
+
+
+@pytest.mark.slow
+def test_a_dataset_that_is_away_is_waited_for_if_the_study_has_begun(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    command = [str(tmp_path / "away"), f"--space={RATE}", "--trials=3", "--pruner=none"]
+    with pytest.raises(SystemExit) as ended:
+        main([*command, f"--search-dir={tmp_path / 'new'}"])
+    assert ended.value.code == 2
+    open_study(tmp_path / "begun")
+    assert main([*command, f"--search-dir={tmp_path / 'begun'}"]) == STOPPED
+    sentence = (
+        "away holds no finished dataset (no file COMPLETED): check the path, or build it with "
+        "python -m beam_jobs.build; the same command goes on once it is there again\n"
+    )
+    assert capsys.readouterr().err.endswith(sentence)
+
+
+def test_a_database_that_is_away_is_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    pytest.importorskip("psycopg")
+    storage = "--storage=postgresql+psycopg://tillroll@127.0.0.1:1/searches"
+    command = [f"--search-dir={tmp_path / 'search'}", f"--space={RATE}", "--trials=3", storage]
+    assert main(command) == STOPPED
+    error = capsys.readouterr().err
+    assert error.startswith("the study can't be reached (connection failed: ")
+    assert error.endswith(
+        "the same command goes on once it can; if it never could, check --storage\n"
+    )
 
 
 @pytest.mark.slow
