@@ -19,6 +19,7 @@ import optuna
 from pipeline.distribution.stop_request import StopRequest
 from pipeline.searching.claims import ClaimOptions
 from pipeline.searching.definition import Definition
+from pipeline.searching.journal import JournalError
 from pipeline.searching.outcome import Ending, OutageError, Outcome
 from pipeline.searching.report import ranked, summary, write_report
 from pipeline.searching.space import (
@@ -121,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 show=lambda *what: _show(study, *what, quiet=args.quiet),
             )
             write_report(study)
-        except ObjectiveError as error:
+        except (ObjectiveError, JournalError) as error:
             parser.error(str(error))
         except OutageError as error:
             _say(str(error))

@@ -13,11 +13,11 @@ import sqlalchemy
 from optuna.pruners import BasePruner, MedianPruner, NopPruner, SuccessiveHalvingPruner
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage, get_storage
-from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial
 from sqlalchemy.engine import make_url
 
 from pipeline.searching.definition import Definition
+from pipeline.searching.journal import Journal
 from pipeline.searching.space import Value
 from pipeline.training.run_lock import RunFolderInUseError, RunLock
 
@@ -218,7 +218,7 @@ class SearchStudy:
 
 def _open_storage(folder: Path, url: str | None) -> BaseStorage:
     if url is None:
-        return JournalStorage(JournalFileBackend(str(folder / JOURNAL)))
+        return JournalStorage(Journal(folder / JOURNAL))
     try:
         shown = make_url(url).render_as_string(hide_password=True)
     except sqlalchemy.exc.ArgumentError as error:
