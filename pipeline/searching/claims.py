@@ -24,6 +24,7 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
+from pipeline.searching.journal import JournalError
 from pipeline.searching.study import STORAGE_ERRORS, SearchStudy
 from pipeline.training.run_lock import RunFolderInUseError, RunLock
 
@@ -244,7 +245,7 @@ class Claims:
                 self._watch()
                 if claim is not None:
                     self._beat(claim, number)
-            except STORAGE_ERRORS:
+            except (*STORAGE_ERRORS, OSError, JournalError):  # the latter two of a study in a file
                 # One that is not written in time is as good as none: others take the trial over.
                 if claim and time.monotonic() - self._last_beat > self._options.grace_s / 2:
                     claim.is_lost.set()

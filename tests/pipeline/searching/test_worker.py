@@ -9,10 +9,11 @@ import pytest
 
 pytest.importorskip("optuna")
 
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from pipeline.searching import claims as claims_module
 from pipeline.searching.claims import ClaimOptions, Claims
+from pipeline.searching.journal import JournalError
 from pipeline.searching.outcome import OutageError, Outcome
 from pipeline.searching.space import suggest
 from pipeline.searching.study import SearchStudy
@@ -118,6 +119,28 @@ def test_a_process_whose_trial_was_taken_over_lets_go_of_it(tmp_path: Path):
         assert states(study) == ["RUNNING"]
         claims.give_back(claim)
         assert states(study) == ["RUNNING"]
+
+
+@pytest.mark.parametrize("error", [OSError("Stale file handle"), JournalError("damaged")])
+def test_a_process_that_can_not_show_a_sign_of_life_lets_go_of_its_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+):
+    study = open_study(tmp_path, trials=1)
+    is_away = threading.Event()
+
+    def read() -> list[FrozenTrial]:
+        if is_away.is_set():
+            raise error
+        return study.study.get_trials(deepcopy=False)
+
+    monkeypatch.setattr(study, "frozen_trials", read)
+    with Claims(study, QUICK) as claims:
+        claim = claims.take()
+        assert claim is not None
+        is_away.set()
+        assert claim.is_lost.wait(30)
+        is_away.clear()
+        claims.give_back(claim)
 
 
 def test_a_stop_gives_the_trial_back(tmp_path: Path):
