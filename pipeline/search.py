@@ -39,7 +39,13 @@ from schemas.command_line import CommandParser, Flag, Options
 T = TypeVar("T")
 FAILED = 1
 STOPPED = 75  # as of pipeline.train: run the same command again to go on
-_EACH_TRIALS_OWN = ("--run-dir", "--quiet", "--other-data")
+_SET_FOR_EACH = "which sets it for each trial"
+_NOT_GIVEN = {
+    "--run-dir": _SET_FOR_EACH,
+    "--quiet": _SET_FOR_EACH,
+    "--other-data": _SET_FOR_EACH,
+    "--prometheus-port": "whose processes would all serve their trials on the one port",
+}
 _ONE_PROCESS = ("auto", "default", "one_device", "mirrored", "tpu")
 # What shapes no run, and what may differ between the processes of a search.
 _NOT_SHAPING = (
@@ -204,9 +210,9 @@ def check(
     """
     from pipeline.train_arguments import check_options, option_types
 
-    for flag in _EACH_TRIALS_OWN:
+    for flag, reason in _NOT_GIVEN.items():
         if any(argument.partition("=")[0] == flag for argument in arguments):
-            raise ValueError(f"{flag} can't be given to a search, which sets it for each trial")
+            raise ValueError(f"{flag} can't be given to a search, {reason}")
     fixed = _fixed(arguments, version)
     given = check_options(fixed)
     _check_process(given["strategy"])

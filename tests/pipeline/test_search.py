@@ -79,6 +79,11 @@ def test_there_is_no_first_trial_with_defaults_that_lie_outside_of_the_space(dir
             "--model.width is given for all trials, and is in --space: leave one out",
         ),
         (("--run-dir=x",), (RATE,), "--run-dir can't be given to a search, which sets it for each"),
+        (
+            ("--prometheus-port", "9100"),
+            (RATE,),
+            "--prometheus-port can't be given to a search, whose processes would all serve their",
+        ),
         (("--stepz=3",), (RATE,), "unknown argument --stepz=3: --help lists the options"),
         (("--steps=0",), (RATE,), "--steps must be at least 1, got 0"),
         (("--steps=x",), (RATE,), "argument --steps: must be a whole number, got 'x'"),
