@@ -16,6 +16,7 @@ from optuna.storages import BaseStorage, JournalStorage, RDBStorage, get_storage
 from optuna.trial import FrozenTrial
 from sqlalchemy.engine import make_url
 
+from pipeline.records.files import is_remote
 from pipeline.searching.definition import Definition
 from pipeline.searching.journal import Journal
 from pipeline.searching.space import Value
@@ -95,9 +96,15 @@ class SearchStudy:
         """Opens the study; `define` makes one that is not there yet.
 
         Raises:
-          StudyError: the storage can't be opened, or the folder can't be written to.
+          StudyError: the storage can't be opened, or the folder is in an object store or can't be
+            made.
           sqlalchemy.exc.OperationalError: the server of the database can't be reached now.
         """
+        if is_remote(str(folder)):
+            raise StudyError(
+                f"search folder {folder} is in an object store, which has no locks: choose a "
+                "folder on a file system that all processes share"
+            )
         self.folder, self.options = Path(folder), options
         self._name = options.study or self.folder.resolve().name
         try:

@@ -102,6 +102,17 @@ def test_a_folder_that_can_not_be_made(tmp_path: Path):
         SearchStudy(tmp_path / "file" / "search", StudyOptions(trials=1))
 
 
+def test_a_folder_in_an_object_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    sentence = (
+        "search folder s3://bucket/first is in an object store, which has no locks: choose a "
+        "folder on a file system that all processes share"
+    )
+    with pytest.raises(StudyError, match=f"^{sentence}$"):
+        SearchStudy("s3://bucket/first", StudyOptions(trials=1))
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
