@@ -113,6 +113,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.error(str(error))
         except STORAGE_ERRORS as error:
             return _lost_study(error)
+        except OSError as error:
+            return _no_file(error, args.search_dir)
         try:
             is_done = work(
                 study,
@@ -136,9 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except STORAGE_ERRORS as error:
             return _lost_study(error)
         except OSError as error:
-            where = error.filename or study.folder
-            _say(f"{where}: {error.strerror}: the same command goes on once this is put right")
-            return FAILED
+            return _no_file(error, args.search_dir)
     if not is_done:
         _say("stopped: the same command goes on")
         return STOPPED
@@ -328,6 +328,12 @@ def _lost_study(error: Exception) -> int:
         "if it never could, check --storage"
     )
     return STOPPED
+
+
+def _no_file(error: OSError, folder: str) -> int:
+    where = error.filename or folder
+    _say(f"{where}: {error.strerror}: the same command goes on once this is put right")
+    return FAILED
 
 
 def _say(sentence: str) -> None:

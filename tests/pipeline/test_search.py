@@ -1,6 +1,8 @@
 """The options of a search: what is checked before the first trial."""
 
+import errno
 import json
+import os
 import re
 from pathlib import Path
 
@@ -9,7 +11,8 @@ import pytest
 pytest.importorskip("tensorflow")
 pytest.importorskip("optuna")
 
-from pipeline.search import STOPPED, check, find_fault, main
+from pipeline.search import FAILED, STOPPED, check, find_fault, main
+from pipeline.searching import study as study_module
 from pipeline.searching.definition import Definition
 from tests.support.searches import SPACE, definition_of, open_study
 
@@ -175,6 +178,19 @@ def test_a_dataset_that_is_away_is_waited_for_if_the_study_has_begun(
         "python -m beam_jobs.build; the same command goes on once it is there again\n"
     )
     assert capsys.readouterr().err.endswith(sentence)
+
+
+def test_a_disk_that_is_full_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(study_module, "RunLock", fail)
+    assert main([f"--search-dir={tmp_path}", f"--space={RATE}", "--trials=3"]) == FAILED
+    assert capsys.readouterr().err == (
+        f"{tmp_path}: No space left on device: the same command goes on once this is put right\n"
+    )
 
 
 def test_a_database_that_is_away_is_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
