@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+import uuid
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -25,7 +26,8 @@ from pipeline.training.run_lock import RunFolderInUseError, RunLock
 JOURNAL, TRIALS = "study.journal", "trials"
 STORAGE_ERRORS = (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError)
 _LOCK = "study.lock"
-_DEFINITION = "tillroll"
+_FOLDER_ID = "folder.id"
+_DEFINITION, _FOLDER = "tillroll", "tillroll_folder"
 _ATTEMPTS = 10
 _PAUSE_S = 0.5
 _HALVED_BY = 3
@@ -150,7 +152,7 @@ class SearchStudy:
           first: values of the first trial by option; empty to let the sampler choose them.
 
         Raises:
-          StudyError: the study is there and has another definition.
+          StudyError: the study is there, and has another definition or another search folder.
         """
         with self._locked():
             if self.study is None:
@@ -174,6 +176,8 @@ class SearchStudy:
                     f"study {self._name!r} is another search:{listing}\n"
                     "Give the same options, or choose another --search-dir or --study."
                 )
+            if self.options.storage:
+                self._check_folder(self.study)
             evaluate_every = definition.options.get("evaluate_every")
             self.study.pruner = _make_pruner(self.options.pruner, evaluate_every)
             for number in range(len(self.study.trials), self.options.trials):
@@ -200,6 +204,22 @@ class SearchStudy:
         seed = zlib.crc32(f"{self.options.sampler_seed}/{number}".encode())
         self.study.sampler = _make_sampler(self.options.sampler, seed)
         return optuna.Trial(self.study, self.trial_id(number))
+
+    def _check_folder(self, study: optuna.Study) -> None:
+        """Makes sure that a study in a database has one search folder: its trials go on there."""
+        file = self.folder / _FOLDER_ID
+        own = file.read_text() if file.exists() else ""
+        noted = study.user_attrs.get(_FOLDER)
+        if noted is None:
+            if not own:
+                own = uuid.uuid4().hex
+                file.write_text(own)
+            study.set_user_attr(_FOLDER, own)
+        elif own != noted:
+            raise StudyError(
+                f"study {self._name!r} has another search folder than {self.folder}: give that "
+                "one, which all processes must share, or choose another --study"
+            )
 
     def _find(self) -> optuna.Study | None:
         with contextlib.suppress(KeyError):

@@ -71,6 +71,22 @@ def test_another_search_is_refused(tmp_path: Path):
     assert SearchStudy(tmp_path, StudyOptions(trials=3)).version() == 1
 
 
+def test_a_study_in_a_database_has_one_folder(tmp_path: Path):
+    """Machines that mount no common folder would begin the trials of each other anew."""
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    here, elsewhere = tmp_path / "here" / "first", tmp_path / "elsewhere" / "first"
+    open_study(here, storage=url)
+    sentence = (
+        f"study 'first' has another search folder than {elsewhere}: give that one, which all "
+        "processes must share, or choose another --study"
+    )
+    with pytest.raises(StudyError, match=f"^{re.escape(sentence)}$"):
+        open_study(elsewhere, storage=url)
+    assert len(open_study(elsewhere, storage=url, study="second").frozen_trials()) == 3
+    here.rename(tmp_path / "first")  # mounted under another name, say
+    assert len(open_study(tmp_path / "first", storage=url, trials=4).frozen_trials()) == 4
+
+
 def test_a_study_of_others_is_refused(tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'study.db'}"
     optuna.create_study(storage=url, study_name="theirs").ask()
