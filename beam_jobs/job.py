@@ -38,9 +38,10 @@ from beam_jobs.sharding.deal import Plan
 from beam_jobs.sharding.duplicates import Duplicate, FindDuplicates, Pixels
 from beam_jobs.storage import files
 from beam_jobs.write_shards import write_shards
+from beam_jobs.writing.chunk_summary import ChunkSummary
 from beam_jobs.writing.listings import WriteDuplicates, WriteQuarantine, sum_pairs
 from beam_jobs.writing.output import check_finished, check_foreign
-from beam_jobs.writing.publish import ChunkSummary, Publisher
+from beam_jobs.writing.publish import Publisher
 from beam_jobs.writing.shards import ShardWriter
 from schemas.file_names import QUARANTINE, version_file
 

@@ -34,8 +34,8 @@ from beam_jobs.sharding.duplicates import Pixels
 from beam_jobs.sources.row import Row
 from beam_jobs.storage import files
 from beam_jobs.storage.files import ByteRange
+from beam_jobs.writing.chunk_summary import ChunkSummary
 from beam_jobs.writing.output import read_manifest
-from beam_jobs.writing.publish import ChunkSummary
 
 # A bucket, where its rows lie, and the lookups (as bytes) of those that the dataset has already.
 Bucket = tuple[int, Iterable[ByteRange], Iterable[bytes]]

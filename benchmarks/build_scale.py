@@ -26,14 +26,14 @@ if __name__ in ("__main__", "__mp_main__"):  # the program, and the processes th
 from beam_jobs.near_duplicates.unite import NEW, NearPair, PairedReceipt
 from beam_jobs.near_duplicates.unite import unite as unite_pairs
 from beam_jobs.prepare.chunks import bucket_count
-from beam_jobs.prepare.staging import Staging
 from beam_jobs.running.report import plan_summary
 from beam_jobs.sharding.deal import BucketCounts, BucketStarts, Plan, assign, make_plan
 from beam_jobs.sharding.histograms import check_layouts
 from beam_jobs.verification.shard import ShardCheck, share_faults
 from beam_jobs.verification.workers import ShardTask
 from beam_jobs.verify import Totals
-from beam_jobs.writing.publish import Publisher, _check_deal
+from beam_jobs.writing.description import Describer, WrittenRecords
+from beam_jobs.writing.publish import check_deal
 from beam_jobs.writing.shards import WrittenShard
 from benchmarks.harness.command import benchmark_parser
 from benchmarks.harness.timing import in_new_process
@@ -175,20 +175,20 @@ def publish(case: Case) -> dict[str, float]:
     inputs = Counts(inputs=case.rows, written=case.rows, duplicates=0, quarantined={})
     counts = {(name, LAYOUT): made.counts[:, at] for at, name in enumerate(made.split_names)}
     vocabularies = {LAYOUT: tuple(case.names())}
-    publisher = Publisher(
-        staging=Staging(""),
+    describer = Describer(
+        output="",
+        version=FIRST_VERSION,
         labels=(),
         split_names=made.split_names,
         build_options={"splits": _SPLITS},
-        request="",
-        launch="",
+    )
+    records = WrittenRecords(
+        shards=shards, summaries=summaries, category_counts=counts, vocabularies=vocabularies
     )
 
     def run() -> None:
-        _check_deal(made, shards, counts)
-        manifest, _ = publisher.describe(
-            inputs, "00" * 32, shards, summaries, counts, vocabularies, listings={}
-        )
+        check_deal(made, records)
+        manifest, _ = describer.describe(records, inputs, "00" * 32, listings={})
         manifest.to_json()
 
     return _measured(run)

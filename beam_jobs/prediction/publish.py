@@ -11,10 +11,10 @@ from beam_jobs.prediction.prediction_file import WrittenFile
 from beam_jobs.prediction.records import RecordSource
 from beam_jobs.prepare.staging import delete_staging
 from beam_jobs.storage import files
+from beam_jobs.writing.chunk_summary import ChunkSummary
 from beam_jobs.writing.listings import ListedFile
 from beam_jobs.writing.output import check_names
 from beam_jobs.writing.publication import Publication, read_completed
-from beam_jobs.writing.publish import ChunkSummary
 from schemas import __version__
 from schemas.predictions import (
     MANIFEST,

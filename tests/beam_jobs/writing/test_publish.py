@@ -10,7 +10,8 @@ pytest.importorskip("apache_beam")
 from beam_jobs.errors import BuildError
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.sharding.deal import Plan
-from beam_jobs.writing.publish import ChunkSummary, Publisher
+from beam_jobs.writing.chunk_summary import ChunkSummary
+from beam_jobs.writing.publish import Publisher
 from beam_jobs.writing.shards import WrittenShard
 from schemas.file_names import COMPLETED, shard_name
 from schemas.manifest import Shard
