@@ -35,7 +35,7 @@ class Outcome:
 
 
 class OutageError(Exception):
-    """What trials need is away, or this machine can't run them; the message says what to do."""
+    """Something that trials need is away, or this machine can't run them; the message says it."""
 
 
 class RunTrial(Protocol):
