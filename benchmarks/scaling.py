@@ -2,8 +2,9 @@
 
 Measured here, unless options give other figures: a training step of one replica, its gradient, the
 input pipeline, and an all-reduce between two workers of this machine. From these follow the steps
-of up to a thousand replicas: in lock-step, in lock-step with workers that are late now and then,
-and with backup workers. The assumptions are printed with the results.
+of up to a thousand replicas: in lock-step by a ring, punctual and with workers that are late now
+and then; and late ones by parameter servers, without and with backup workers. The assumptions are
+printed with the results.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +26,9 @@ from benchmarks.harness.stragglers import Delays, simulate_step_s
 from benchmarks.harness.timing import machine, table, to_json
 from schemas.command_line import Flag, Options
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 # Of Inception-v3 with asynchronous updates, in "TensorFlow: A System for Large-Scale Machine
 # Learning" by Abadi et al. (2016): a hundred GPUs trained 56 times as fast as one.
 REPORTED = (100, 56.0)
@@ -34,9 +38,17 @@ assumptions:
 - each replica has a host, with input as fast as here, which prepares batches while steps run
 - an all-reduce goes around a ring: 2 (n - 1) messages, and 2 (n - 1) / n times the gradient, at
   the latency and the bandwidth of a single connection, and not while gradients are computed
-- with backup workers, weights come and gradients go at the same bandwidth, to as many parameter
-  servers as it takes for them not to limit
+- "servers": instead of a ring, weights come and gradients go at the same bandwidth, from and to as
+  many parameter servers as it takes for them not to limit, so the exchange takes the same time for
+  any number of replicas; what backups give is the last of these two columns beside the first
 - a gradient is late with the given probability, whatever others are; nothing fails"""
+# "late" and "late, servers" lie upon each other where the network is fast.
+_LINES = {
+    "lock-step": "C0-",
+    "late": "C3-",
+    "late, servers": "C2--",
+    "late, servers, backups": "C1-",
+}
 _SIMULATED_STEPS = 400
 _SMALL = 1  # numbers of an all-reduce whose time is that of its messages
 _FLOAT_BYTES = 4
@@ -98,10 +110,13 @@ def speedups(
     alone_s = max(replica.step_s, replica.input_s)
     delays = replace(delays, step_s=alone_s)
     backups = math.ceil(replicas * backup_share)
+    late_s = _steps_s(replicas, 0, delays)
+    ring_s, servers_s = replica.all_reduce_s(replicas), replica.exchange_s()
     steps_s = {
-        "lock-step": alone_s + replica.all_reduce_s(replicas),
-        "late": _steps_s(replicas, 0, delays) + replica.all_reduce_s(replicas),
-        "late, backups": _steps_s(replicas, backups, delays) + replica.exchange_s(),
+        "lock-step": alone_s + ring_s,
+        "late": late_s + ring_s,
+        "late, servers": late_s + servers_s,
+        "late, servers, backups": _steps_s(replicas, backups, delays) + servers_s,
     }
     return {
         **{name: replicas * alone_s / step_s for name, step_s in steps_s.items()},
@@ -148,7 +163,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.json:
         args.json.write_text(to_json({"replica": asdict(replica), "results": rows}))
     if args.plot:
-        draw(rows, args.plot)
+        draw(rows).savefig(args.plot, dpi=120)
     return 0
 
 
@@ -279,7 +294,7 @@ def measure_connection(gradient_bytes: float) -> dict[str, float]:
     return {"latency_s": small_s / 2, "bytes_per_s": numbers * _FLOAT_BYTES / rest_s}
 
 
-def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
+def draw(rows: Sequence[dict[str, Any]]) -> "Figure":
     """Draws the speed-ups, beside the line of perfect scaling and what was reported."""
     # Not above: a process that only measures needs no Matplotlib.
     from matplotlib.figure import Figure
@@ -288,16 +303,15 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     axes = figure.subplots()
     counts = [row["replicas"] for row in rows]
     axes.plot(counts, counts, color="#bbbbbb", linewidth=1, label="perfect")
-    for name, color in (
-        ("lock-step", "#30638e"),
-        ("late", "#d1495b"),
-        ("late, backups", "#edae49"),
-    ):
-        axes.plot(counts, [row[name] for row in rows], color=color, marker=".", label=name)
-    axes.plot(*REPORTED, color="black", marker="*", linestyle="none", label="TensorFlow, 2016")
+    for name, style in _LINES.items():
+        axes.plot(counts, [row[name] for row in rows], style, marker=".", label=name)
+    label = f"TensorFlow, 2016: {REPORTED[1]:g} on {REPORTED[0]} GPUs"
+    axes.plot(*REPORTED, "k*", markersize=12, label=label)
     axes.set(xscale="log", yscale="log", xlabel="replicas", ylabel="times as fast as one")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:,g}")
     axes.legend(frameon=False)
-    figure.savefig(path, dpi=120)
+    return figure
 
 
 if __name__ == "__main__":

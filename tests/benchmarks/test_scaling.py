@@ -9,7 +9,7 @@ pytest.importorskip("psutil")
 
 from benchmarks import scaling
 from benchmarks.harness.stragglers import Delays
-from benchmarks.scaling import Replica, speedups
+from benchmarks.scaling import Replica, draw, speedups
 
 REPLICA = Replica(step_s=0.1, input_s=0.05, gradient_bytes=1e8, latency_s=1e-4, bytes_per_s=1.25e9)
 GIVEN = ("--step-ms=100", "--input-ms=50", "--gradient-mb=100", "--latency-us=100")
@@ -37,7 +37,36 @@ def test_backup_workers_help_where_gradients_are_late():
     found = speedups(REPLICA, Delays(), 100, backup_share=0.05)
     assert found["backups"] == 5
     assert found["late"] < 0.3 * found["lock-step"]
-    assert found["late, backups"] > 1.5 * found["late"]
+    assert found["late, servers, backups"] > 1.5 * found["late, servers"]
+
+
+def test_parameter_servers_take_as_long_for_any_number_of_replicas():
+    punctual = Delays(probability=0)
+    for count in (1, 1000):
+        found = speedups(REPLICA, punctual, count, backup_share=0)
+        expected = count * 0.1 / (0.1 + 2 * (1e-4 + 0.08))
+        assert found["late, servers"] == pytest.approx(expected)
+        assert found["late, servers, backups"] == pytest.approx(expected)
+
+
+def test_a_picture_shows_every_speed_up_and_what_was_reported():
+    counts = [1, 10, 100]
+    rows = [
+        {"replicas": count, **speedups(REPLICA, Delays(), count, backup_share=0.05)}
+        for count in counts
+    ]
+    [axes] = draw(rows).axes
+    lines = {
+        str(line.get_label()): (list(line.get_xdata()), list(line.get_ydata()))
+        for line in axes.get_lines()
+    }
+    names = set(rows[0]) - {"replicas", "backups"}
+    assert lines == {
+        "perfect": (counts, counts),
+        **{name: (counts, [row[name] for row in rows]) for name in names},
+        "TensorFlow, 2016: 56 on 100 GPUs": ([100], [56]),
+    }
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == list(lines)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +93,10 @@ def test_figures_of_other_machines_need_no_measurement(
     one, nine = json.loads(written.read_text())["results"]
     assert one["lock-step"] == pytest.approx(1)
     assert 3 < nine["lock-step"] < 9
-    assert "twice the replicas take twice the records" in capsys.readouterr().out
-    assert plot.stat().st_size > 5000
+    shown = capsys.readouterr().out
+    assert "twice the replicas take twice the records" in shown
+    assert '"servers": instead of a ring' in shown
+    assert plot.read_bytes().startswith(b"\x89PNG")
 
 
 def test_it_measures_what_is_not_given(directory: Path, capsys: pytest.CaptureFixture[str]):
