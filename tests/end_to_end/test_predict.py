@@ -24,7 +24,14 @@ from schemas.file_names import COMPLETED
 from schemas.predictions import PredictionsManifest
 from tests.support import fake_model
 from tests.support.dataset_files import manifest_of
-from tests.support.fake_model import FAILS, FAILS_IN_A_BATCH, KILLED, NOT_FINITE, NOT_TEXT
+from tests.support.fake_model import (
+    FAILS,
+    FAILS_IN_A_BATCH,
+    KILLED,
+    LOADS,
+    NOT_FINITE,
+    NOT_TEXT,
+)
 from tests.support.processes import ROOT
 from tests.support.receipts import contents, write_receipts, write_table
 
@@ -167,6 +174,19 @@ def test_any_number_of_workers_gives_the_same_bytes(
     for name, options in {"one": ["--workers=1"], "two": ["--workers=2"]}.items():
         assert predict(model, images, tmp_path / name, ANY_SHARE, *options) == 0
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+@pytest.mark.usefixtures("fake")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_process_loads_the_model_once(
+    workers: int, model: Path, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads = tmp_path / "loads"
+    monkeypatch.setenv(LOADS, str(loads))
+    assert predict(model, images, tmp_path / "out", ANY_SHARE, f"--workers={workers}") == 0
+    processes = loads.read_text().split()
+    assert 1 <= len(processes) <= workers
+    assert len(set(processes)) == len(processes)
 
 
 @pytest.mark.usefixtures("fake")

@@ -14,6 +14,8 @@ if TYPE_CHECKING:  # workers import this module, and need no pytest
 
 # What happens to an image of this width.
 KILLED, FAILS, FAILS_IN_A_BATCH, NOT_FINITE, NOT_TEXT, SLEEPS, OUT_OF_MEMORY = range(101, 108)
+# Variable with the file in which each load of a model lists its process.
+LOADS = "FAKE_TENSORFLOW_LOADS"
 STAND_IN = ROOT / "tests" / "support" / "fake_tensorflow"
 OUTPUTS = {
     "file_bytes": (7, [-1]),
