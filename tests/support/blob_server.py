@@ -45,6 +45,8 @@ class BlobServer(ThreadingHTTPServer):
     Attributes:
       containers: container to name to blob.
       sent_bytes: what bodies of answers held, of all requests.
+      expired: whether shared access signatures have expired.
+      last_name: blob with the first request for which they expire, None for never.
       slow_copies: whether a copy is pending until somebody asks for it, as between two servers of
         the real store. It then copies what the source holds, or fails where that is gone.
     """
@@ -57,6 +59,8 @@ class BlobServer(ThreadingHTTPServer):
         self.containers: dict[str, dict[str, Blob]] = {}
         self.blocks: dict[tuple[str, str, str], bytes] = {}
         self.sent_bytes = 0
+        self.last_name: str | None = None
+        self.expired = False
         self.slow_copies = False
         self.lock = threading.Lock()
 
@@ -86,8 +90,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.query = {name: values[0] for name, values in parse_qs(url.query).items()}
         account, self.container, self.name = _parts(url.path)
         with self.server.lock:
-            if not (self.headers.get("Authorization") or "").startswith(f"SharedKey {ACCOUNT}:"):
-                status, headers, body = _error(403, "AuthenticationFailed")
+            refusal = self._refusal()
+            if refusal:
+                status, headers, body = _error(403, "AuthenticationFailed", refusal)
             elif account != ACCOUNT:
                 status, headers, body = _error(400, "InvalidUri")
             elif self.query.get("restype") == "container" and self.command == "PUT":
@@ -109,6 +114,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+
+    def _refusal(self) -> str:
+        """Says why a request is not authenticated, "" if it is."""
+        if "sig" not in self.query:
+            key = f"SharedKey {ACCOUNT}:"
+            return "" if self.headers.get("Authorization", "").startswith(key) else "no key"
+        expired = self.server.expired
+        self.server.expired |= self.name == self.server.last_name
+        return "Signature not valid in the specified time frame" if expired else ""
 
     def _get(self) -> tuple[int, dict[str, str], bytes]:
         if self.query.get("comp") == "list":
@@ -216,7 +230,10 @@ def _parts(path: str) -> tuple[str, str, str]:
     return account, container, unquote(blob)
 
 
-def _error(status: int, code: str) -> tuple[int, dict[str, str], bytes]:
+def _error(status: int, code: str, detail: str = "") -> tuple[int, dict[str, str], bytes]:
     body = f'<?xml version="1.0" encoding="utf-8"?><Error><Code>{code}</Code>'
-    body += f"<Message>{code}</Message></Error>"
+    body += f"<Message>{code}</Message>"
+    if detail:
+        body += f"<AuthenticationErrorDetail>{detail}</AuthenticationErrorDetail>"
+    body += "</Error>"
     return status, {"x-ms-error-code": code, "Content-Type": "application/xml"}, body.encode()
