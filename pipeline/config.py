@@ -77,7 +77,10 @@ class Reading:
         keeps every layout within one record of its share of each batch. With longer blocks, which
         object stores need to be fast, a batch is made of random blocks of evenly chosen shards:
         shares hold on average only, and `Balance.alpha` must be 1.
-      parallel_reads: number of blocks read at a time; in local files, of batches.
+      parallel_reads: number of blocks whose records come in turn; in local files, of batches.
+        Above 1, TensorFlow begins to read twice as many ahead, so that up to three times as many
+        requests are under way. In `s3://` they are never more than 25, the connections of
+        tensorflow-io, so that values above 9 send no more at a time there.
       buffer_bytes: bytes fetched by a request of TensorFlow.
       verify: when the checksums of records whose pixels this process copies out of local files, as
         `portable` says, are verified: the first time that the process reads a record of a file and

@@ -11,8 +11,8 @@ from pipeline.records.read_failure import ENDED, EXCLUDE, RESUME
 from pipeline.records.table import ALIGNMENT, RecordTable
 
 _LOCAL_READS = 4  # batches: one at a time is half as fast, more are no faster
-# Blocks. tensorflow-io reads 25 at a time from S3; where more than that connect at once to a server
-# with a short queue, some have to knock again, which takes a second.
+# Blocks. As TensorFlow reads ahead, up to 48 requests are under way; tensorflow-io has 25
+# connections to S3.
 _REMOTE_READS = 16
 _INT64_BYTES = 8
 _RECORD = tf.TensorSpec([], tf.string)
