@@ -12,3 +12,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.path.insert(0, str(STAND_IN))  # which the processes that it starts get
     sys.modules["tensorflow"] = stand_in()
     return predict(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
