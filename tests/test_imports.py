@@ -75,11 +75,22 @@ def test_importing_touches_nothing(package: str):
     ],
 )
 def test_arithmetic_imports_neither_beam_nor_tensorflow(module: str):
+    assert large_libraries(module) == []
+
+
+def test_a_search_imports_no_tensorflow():
+    """Its trials do, in processes of their own."""
+    pytest.importorskip("optuna")
+    assert large_libraries("pipeline.search") == []
+
+
+def large_libraries(module: str) -> list[str]:
+    """Libraries that a module imports, of those that take seconds."""
     code = (
         f"import sys, {module}\n"
         "print(*[name for name in ('apache_beam', 'tensorflow') if name in sys.modules])"
     )
-    assert run_python("-c", code).stdout.split() == []
+    return run_python("-c", code).stdout.split()
 
 
 @pytest.mark.parametrize("module", ["build", "verify"])

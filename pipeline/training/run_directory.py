@@ -16,9 +16,10 @@ from pipeline.plots.curves import draw_curves
 from pipeline.records.file_systems import load_file_system
 from pipeline.records.files import is_remote
 from pipeline.training.ledger import Ledger
+from pipeline.training.run_claim import RunClaim
 from pipeline.training.run_files import STORES, LocalFiles, RunFiles, StoreFiles, store_errors
 from pipeline.training.run_identity import UPDATE_OPTIONS, Change
-from pipeline.training.run_lock import RunClaim, RunLock
+from pipeline.training.run_lock import RunLock
 from pipeline.training.run_log import CHANGED, LOG, log_lines
 
 OPTIONS, PLOT, LAYOUTS = "options.json", "plot.png", "layouts.csv"
