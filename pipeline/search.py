@@ -20,7 +20,7 @@ from pipeline.distribution.stop_request import StopRequest
 from pipeline.searching.claims import ClaimOptions
 from pipeline.searching.definition import Definition
 from pipeline.searching.journal import JournalError
-from pipeline.searching.outcome import Ending, OutageError, Outcome
+from pipeline.searching.outcome import Ending, OutageError, Outcome, TrialsFailError
 from pipeline.searching.report import ranked, summary, write_report
 from pipeline.searching.space import (
     Space,
@@ -86,9 +86,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command.
 
     Returns:
-      0 once all trials of the study have ended, `FAILED` if none of them has a result or a file
-      can't be written, `STOPPED` where it was told to stop before, or the study or the dataset
-      can't be reached, or trials fail that may train elsewhere.
+      0 once all trials of the study have ended, `FAILED` if none of them has a result, a file can't
+      be written, or trials fail that may train elsewhere, `STOPPED` where it was told to stop
+      before, or the study or the dataset can't be reached.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # the command tells of trials itself
     parser = make_parser()
@@ -132,9 +132,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             write_report(study)
         except (ObjectiveError, JournalError) as error:
             parser.error(str(error))
-        except OutageError as error:
+        except (OutageError, TrialsFailError) as error:
             _say(str(error))
-            return STOPPED
+            return STOPPED if isinstance(error, OutageError) else FAILED
         except STORAGE_ERRORS as error:
             return _lost_study(error)
         except OSError as error:

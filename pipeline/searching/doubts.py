@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from optuna.trial import FrozenTrial, TrialState
 
-from pipeline.searching.outcome import OutageError
+from pipeline.searching.outcome import TrialsFailError
 
 _MOST = 2
 
@@ -45,27 +45,27 @@ class Doubts:
           trials: all trials of the study.
 
         Raises:
-          OutageError: it is the second one in a row, and others wait.
+          TrialsFailError: it is the second one in a row, and others wait.
         """
         self.aside[number] = reason
         others = [trial for trial in trials if trial.number not in self.aside]
         if len(self.aside) >= _MOST and any(each.state == TrialState.WAITING for each in others):
-            raise self._outage()
+            raise self._error()
 
     def settle(self) -> None:
         """Ends doubts where no other trial is left: what has trained before decides.
 
         Raises:
-          OutageError: no trial has trained in this process.
+          TrialsFailError: no trial has trained in this process.
         """
         if not self._has_trained:
-            raise self._outage()
+            raise self._error()
         self.note_training()
 
-    def _outage(self) -> OutageError:
+    def _error(self) -> TrialsFailError:
         numbers = " and ".join(map(str, sorted(self.aside)))
         [*_, reason] = self.aside.values()
-        return OutageError(
+        return TrialsFailError(
             f"trial{'s' * (len(self.aside) > 1)} {numbers} failed, and no other trial has trained "
             f"here since ({reason}): as the fault may be this machine's, the study keeps what "
             "failed for another attempt. The same command goes on once this is put right; if the "

@@ -35,7 +35,11 @@ class Outcome:
 
 
 class OutageError(Exception):
-    """Something that trials need is away, or this machine can't run them; the message says it."""
+    """Something that all trials need is away; the message says what."""
+
+
+class TrialsFailError(Exception):
+    """Trials fail here, and might not on another machine; the message says what to do."""
 
 
 class RunTrial(Protocol):

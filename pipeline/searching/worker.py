@@ -46,7 +46,8 @@ def work(
       Whether all trials have ended; False if this process was told to stop before.
 
     Raises:
-      OutageError: the dataset is away, or trials fail here that may train elsewhere; they wait.
+      OutageError: the dataset is away; the trial waits.
+      TrialsFailError: trials fail here that may train elsewhere; they wait.
     """
     doubts = Doubts()
     with Claims(study, options) as claims:

@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial, TrialState
 from pipeline.searching import claims as claims_module
 from pipeline.searching.claims import ClaimOptions, Claims
 from pipeline.searching.journal import JournalError
-from pipeline.searching.outcome import OutageError, Outcome
+from pipeline.searching.outcome import OutageError, Outcome, TrialsFailError
 from pipeline.searching.space import suggest
 from pipeline.searching.study import SearchStudy
 from pipeline.searching.worker import work
@@ -194,7 +194,7 @@ def test_a_machine_on_which_every_trial_fails_costs_none(tmp_path: Path):
         r"^trials 0 and 1 failed, and no other trial has trained here since \(its trainer ended "
         r"with signal SIGABRT: no device\): as the fault may be this machine's, the study keeps"
     )
-    with pytest.raises(OutageError, match=sentence):
+    with pytest.raises(TrialsFailError, match=sentence):
         work(study, broken, ClaimOptions(attempts=3))
     assert [number for number, _, _ in broken.calls] == [0] * 3 + [1] * 3
     assert states(study) == ["WAITING"] * 4
@@ -212,7 +212,9 @@ def test_the_last_trials_fail_for_good_where_others_have_trained(tmp_path: Path)
     assert work(study, FakeRun(*outcomes), ClaimOptions(attempts=1))
     assert states(study) == ["PRUNED", "FAIL", "FAIL"]
     alone = open_study(tmp_path / "alone", trials=1)
-    with pytest.raises(OutageError, match=r"^trial 0 failed, and no other .*give more --trials"):
+    with pytest.raises(
+        TrialsFailError, match=r"^trial 0 failed, and no other .*give more --trials"
+    ):
         work(alone, FakeRun(error), ClaimOptions(attempts=1))
     assert states(alone) == ["WAITING"]
 
