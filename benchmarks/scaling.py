@@ -29,8 +29,8 @@ from schemas.command_line import Flag, Options
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Of Inception-v3 with asynchronous updates, in "TensorFlow: A System for Large-Scale Machine
-# Learning" by Abadi et al. (2016): a hundred GPUs trained 56 times as fast as one.
+# As Google said of Inception when TensorFlow became distributed (version 0.8, April 2016): 100 GPUs
+# trained 56 times as fast as one.
 REPORTED = (100, 56.0)
 ASSUMPTIONS = """\
 assumptions:

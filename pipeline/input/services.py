@@ -10,6 +10,7 @@ pipeline of the training has a job of its own at each of them.
 """
 
 import socket
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -60,6 +61,7 @@ def check_services(strategy: tf.distribute.Strategy, services: Sequence[str]) ->
 
 def _wait_for(address: str, deadline: float) -> None:
     host, _, port = address.rpartition(":")
+    is_told = False
     while True:
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=_RETRY_S).close()
@@ -70,6 +72,12 @@ def _wait_for(address: str, deadline: float) -> None:
                     f"no data service answers at {address} ({error}): start python -m "
                     "pipeline.data_service there, or leave the address out"
                 ) from error
+            if not is_told:
+                print(
+                    f"waiting for the data service at {address} ({error}), for a minute at most",
+                    file=sys.stderr,
+                )
+                is_told = True
             time.sleep(_RETRY_S)
 
 
