@@ -80,7 +80,7 @@ class JobOptions:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Files and folders that all workers must reach."""
+        """Files and folders that all workers must reach, the output first."""
         return (self.output,)
 
     @property
@@ -196,7 +196,7 @@ class InputOptions(JobOptions):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Files and folders that all workers must reach."""
+        """Files and folders that all workers must reach, the output first."""
         return (*super().paths, self.source.path)
 
 
@@ -269,7 +269,7 @@ class BuildOptions(DealOptions, InputOptions):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Files and folders that all workers must reach."""
+        """Files and folders that all workers must reach, the output first."""
         return (*super().paths, *_model_paths(self.layout_model))
 
     @property
@@ -334,7 +334,7 @@ class CompactOptions(DealOptions):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Files and folders that all workers must reach."""
+        """Files and folders that all workers must reach, the output first."""
         return (*super().paths, *_model_paths(self.layout_model))
 
     @property

@@ -39,7 +39,7 @@ class PredictOptions(InputOptions):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Files and folders that all workers must reach."""
+        """Files and folders that all workers must reach, the output first."""
         return (*super().paths, self.model.path)
 
     def file_count(self, inputs: int) -> int:

@@ -1,5 +1,6 @@
 """A Flink cluster, asked what it is before a job goes there."""
 
+import hashlib
 import json
 import sys
 import urllib.request
@@ -8,6 +9,7 @@ from typing import Any
 
 from apache_beam.options.pipeline_options import (
     FlinkRunnerOptions,
+    GoogleCloudOptions,
     PipelineOptions,
     PortableOptions,
 )
@@ -24,19 +26,21 @@ from beam_jobs.running.engines import (
 _ANSWER_S = 10
 _SLOTS = "taskmanager.numberOfTaskSlots"
 _NO_RESTART = ("none", "off", "disable")
+_ENDED = ("FINISHED", "FAILED", "CANCELED", "SUSPENDED")
 
 
-def set_flink_options(options: PipelineOptions, workers: int | None) -> None:
+def set_flink_options(options: PipelineOptions, workers: int | None, output: str) -> None:
     """Sets the version, the parallelism and the worker processes that a cluster asks for.
 
     Args:
       options: the job's options, which are changed.
       workers: how many workers the user asked for; None for as many as the cluster has slots.
+      output: where the job writes; "" for nowhere.
 
     Raises:
       RunnerError: the address is missing; the cluster does not answer, is of a version that Beam
-        does not know, or has no slots yet and nobody has said how many to use; there is no job
-        server for it.
+        does not know, has no slots yet and nobody has said how many to use, or still runs a job
+        with the same output; there is no job server for it.
     """
     flink, portable = options.view_as(FlinkRunnerOptions), options.view_as(PortableOptions)
     if flink.parallelism == -1 and workers is not None:
@@ -53,6 +57,7 @@ def set_flink_options(options: PipelineOptions, workers: int | None) -> None:
             "REST service, such as http://jobmanager:8081"
         )
     flink.flink_version = _minor_version(address, overview["flink-version"])
+    _name_job(options, address, output)
     slots = overview["slots-total"]
     if flink.parallelism == -1:
         flink.parallelism = slots
@@ -78,6 +83,25 @@ def set_flink_options(options: PipelineOptions, workers: int | None) -> None:
             default=int(config.get(_SLOTS, 1)),
         )
     fetch_job_server(FlinkJarJobServer(options), "--flink_job_server_jar", options)
+
+
+def _name_job(options: PipelineOptions, address: str, output: str) -> None:
+    """Names a job by its output, unless the user has named it.
+
+    A job goes on when the command that started it is killed. So another one that is to write to the
+    same place is refused as long as it runs.
+    """
+    cloud = options.view_as(GoogleCloudOptions)  # which has the name for all runners
+    if cloud.job_name:
+        return
+    cloud.job_name = f"tillroll-{hashlib.sha256(output.encode()).hexdigest()[:16]}"
+    for job in _get(address, "jobs/overview")["jobs"]:
+        if job["name"] == cloud.job_name and job["state"] not in _ENDED:
+            raise RunnerError(
+                f"the Flink cluster at {address} still runs the job {job['jid']}, which writes to "
+                f"{output}: wait until it ends, or cancel it on that page; then run the same "
+                "command again"
+            )
 
 
 def _warn_of_no_restart(config: Mapping[str, str]) -> None:

@@ -72,7 +72,7 @@ def choose_runner(
       name: local, or a name that Beam knows.
       options: the job's options, which are changed.
       workers: how many workers the user asked for; None for as many as there can be.
-      paths: files and folders that the workers read and write.
+      paths: files and folders that the workers read and write, the output first.
 
     Raises:
       RunnerError: the options would lose data, or lack what the runner needs.
@@ -85,7 +85,10 @@ def choose_runner(
     if name.lower() in ("dataflow", "dataflowrunner"):
         _check_dataflow(options, paths)
     if is_flink(name) or is_spark(name):
-        (set_flink_options if is_flink(name) else set_spark_options)(options, workers)
+        if is_flink(name):
+            set_flink_options(options, workers, output=paths[0] if paths else "")
+        else:
+            set_spark_options(options, workers)
         set_worker_process(options)
         warn_of_local_files(name, options, paths)
     return create_runner(name)

@@ -18,6 +18,7 @@ pytest.importorskip("apache_beam")
 
 from apache_beam.options.pipeline_options import (
     FlinkRunnerOptions,
+    GoogleCloudOptions,
     JobServerOptions,
     PipelineOptions,
     PortableOptions,
@@ -50,11 +51,13 @@ class Flink:
         self.overview: dict[str, Any] = {"flink-version": "1.19.2", "slots-total": 6}
         self.slots = [2, 4]
         self.config = {"restart-strategy.type": "fixed-delay"}
+        self.jobs: list[dict[str, str]] = []
         self.address = ""
 
     def answer(self, path: str) -> Any:
         return {
             "/overview": self.overview,
+            "/jobs/overview": {"jobs": self.jobs},
             "/taskmanagers": {"taskmanagers": [{"slotsNumber": number} for number in self.slots]},
             "/jobmanager/config": [
                 {"key": key, "value": value} for key, value in self.config.items()
@@ -200,6 +203,26 @@ def test_slots_that_come_with_the_job(flink: Flink) -> None:
     options = on_flink(flink, workers=8)
     assert options.view_as(FlinkRunnerOptions).parallelism == 8
     assert options.view_as(PortableOptions).sdk_worker_parallelism == 4
+
+
+def test_a_job_that_writes_to_the_same_place_is_awaited(flink: Flink) -> None:
+    def name(*arguments: str, output: str = "/out") -> str:
+        options = beam_options([f"--flink_master={flink.address}", *arguments])
+        choose_runner("FlinkRunner", options, None, (output, "/in"))
+        return str(options.view_as(GoogleCloudOptions).job_name)
+
+    own, other = name(), name(output="/out2")
+    assert own != other
+    assert name("--job_name=nightly") == "nightly"
+    flink.jobs = [
+        {"jid": "1", "name": own, "state": "FAILED"},
+        {"jid": "2", "name": other, "state": "RUNNING"},
+    ]
+    assert name() == own
+    flink.jobs.append({"jid": "3", "name": own, "state": "RESTARTING"})
+    sentence = f"the Flink cluster at http://{flink.address} still runs the job 3, which writes to "
+    with pytest.raises(RunnerError, match=f"^{re.escape(sentence)}/out: wait until it ends, or "):
+        name()
 
 
 def test_one_of_several_spark_masters_is_enough(spark: str) -> None:
