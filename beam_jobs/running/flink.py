@@ -99,8 +99,8 @@ def _name_job(options: PipelineOptions, address: str, output: str) -> None:
         if job["name"] == cloud.job_name and job["state"] not in _ENDED:
             raise RunnerError(
                 f"the Flink cluster at {address} still runs the job {job['jid']}, which writes to "
-                f"{output}: wait until it ends, or cancel it on that page; then run the same "
-                "command again"
+                f"{output}: wait until it ends, or cancel it on the cluster's page; then run the "
+                "same command again"
             )
 
 

@@ -35,6 +35,7 @@ MAKE_VERSION = "2.72.0"  # of Beam, whose job servers it makes
 MAKE = ROOT.parent / "shared" / "engines" / "build-job-servers"
 # Five JVMs compile for longer than they work here.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_KILLS = 3  # one may hit a worker that has nothing to do any more
 CLUSTERS = {"flink": (FLINK, flink_cluster), "spark": (SPARK, spark_cluster)}
 
 
@@ -84,8 +85,12 @@ def test_a_cluster_gives_the_same_bytes(
     assert build(table, tmp_path / "local", f"--shards={SHARDS}") == 0
     model, folder = fake_model.write_model(tmp_path / "model"), tmp_path / "cluster"
     with cluster(distribution(package, DOWNLOADS), folder, options=options) as running:
-        run_build(table, tmp_path / "out", running, victim=SDK_WORKER)
-        assert has_noticed(engine, running, folder), "the kill hit a worker with nothing to do"
+        for _ in range(_KILLS):
+            run_build(table, tmp_path / "out", running, victim=SDK_WORKER)
+            if has_noticed(engine, running, folder):
+                break
+        else:
+            pytest.fail(f"the engine has noticed none of {_KILLS} kills")
         predict(model, table, tmp_path / "predicted", *running.options)
     assert equal_files(tmp_path / "out", tmp_path / "local")
     predict(model, table, tmp_path / "predicted-here", "--workers=2")
