@@ -60,6 +60,21 @@ def segments(data: bytes) -> Iterator[Segment]:
     yield segment
 
 
+def has_scalable_frame(data: bytes) -> bool:
+    """Returns whether decoders can safely decode a JPEG file at a reduced scale.
+
+    That is so for baseline, extended and progressive frames with Huffman codes. libjpeg-turbo does
+    not scale lossless frames, and writes pixels beyond the memory that its callers give it.
+    """
+    try:
+        for segment in segments(data):
+            if segment.marker not in _BESIDE_FRAMES:
+                return segment.marker in _FRAMES
+    except ValueError:
+        pass
+    return False
+
+
 def check_jpeg(data: bytes) -> None:
     """Checks that a file's markers describe a JPEG image that TensorFlow decodes.
 

@@ -12,6 +12,7 @@ from PIL import Image, UnidentifiedImageError
 from beam_jobs.images.boxes import EXIF_TRANSPOSED, relative_boxes
 from beam_jobs.images.color import in_color
 from beam_jobs.images.decode_limits import check_limits, memory_bytes
+from beam_jobs.images.jpeg_decoder import SCALES, decode_jpeg, decodes
 from beam_jobs.images.kept_jpeg import kept_bytes
 from beam_jobs.rejection import Reason, RejectionError
 from beam_jobs.sources.row import Box
@@ -25,6 +26,7 @@ else:
 HEIF_VERSION = pillow_heif.__version__ if pillow_heif else None
 
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "TIFF", "BMP", "GIF", "HEIF")
+_JPEG_FORMATS = ("JPEG", "MPO")  # of one picture, and of several: the first is taken
 _ORIENTATION = 0x0112
 _ROUNDING = 0.01  # pixels
 LARGE_BYTES = 512 << 20  # of 38 megapixels, which take longer to decode than a process to start
@@ -141,7 +143,7 @@ class Plan:
       full_size: width and height upright, at full scale.
       orientation: EXIF orientation of the file, 1 to 8.
       turn: orientation that is left to apply to the decoded pixels; 1 where Pillow applies it.
-      draft_size: smallest size at which a JPEG file may be decoded, None for others.
+      scale: 1, or 2, 4 or 8 for a JPEG file whose sides are divided by that as it is decoded.
       may_keep: True if the bytes of the file may be stored as they are: an upright JPEG file.
     """
 
@@ -149,7 +151,7 @@ class Plan:
     full_size: tuple[int, int]
     orientation: int
     turn: int
-    draft_size: tuple[int, int] | None
+    scale: int
     may_keep: bool
 
 
@@ -233,16 +235,22 @@ def make_plan(image: Image.Image, options: ImageOptions) -> Plan:
     turned_by_pillow = image.format == "TIFF"
     if turned_by_pillow and orientation in EXIF_TRANSPOSED:
         file_size = file_size[::-1]
-    draft_size = None
-    if options.encoding == "jpeg" and image.format == "JPEG":
-        scale = min(1, options.max_side / max(file_size))
-        draft_size = (max(1, round(file_size[0] * scale)), max(1, round(file_size[1] * scale)))
+    scale = 1
+    if options.encoding == "jpeg" and image.format in _JPEG_FORMATS:
+        # Scaled decoding is cheaper and leaves at least max_side for the final resampling.
+        reduction = max(1, max(file_size) / options.max_side)
+        sides = [max(1, round(side / reduction)) for side in file_size]
+        scale = next(
+            scale
+            for scale in SCALES
+            if all(size // side >= scale for size, side in zip(file_size, sides, strict=True))
+        )
     return Plan(
         file_size=file_size,
         full_size=file_size[::-1] if orientation in EXIF_TRANSPOSED else file_size,
         orientation=orientation,
         turn=1 if turned_by_pillow else orientation,
-        draft_size=draft_size,
+        scale=scale,
         may_keep=image.format == "JPEG" and orientation == 1,
     )
 
@@ -256,11 +264,12 @@ def _decode(
       The pixels, not yet turned, and whether they are those of a file that may be kept.
     """
     profile, file_mode = image.info.get("icc_profile"), image.mode
-    if plan.draft_size:
-        # Scaled decoding is cheaper and leaves at least max_side for the final resampling; the
-        # luma channel alone is cheaper still.
-        image.draft("L" if options.channels == 1 else None, plan.draft_size)
-    _load(image, data)
+    if image.format in _JPEG_FORMATS and decodes(data, file_mode):
+        # The luma channel alone is cheaper still.
+        luma = options.channels == 1 and file_mode == "RGB"
+        image = decode_jpeg(data, "L" if luma else file_mode, scale=plan.scale)
+    else:
+        _load(image, data)
     converted = in_color(image, options.channels, profile)
     unchanged = plan.may_keep and converted is image and image.mode == file_mode
     return converted, unchanged

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from beam_jobs.images.jpeg_decoder import draft_gray
 from beam_jobs.layouts.clusters import max_value
 from beam_jobs.layouts.sheet import cut_out_sheet
 from beam_jobs.layouts.strips import Pixels, first_strips
@@ -61,7 +62,7 @@ def image_descriptors(images: Iterable[Image.Image]) -> Descriptors:
 
 
 def _gray(image: Image.Image) -> Image.Image:
-    image.draft("L", (_MAX_SIDE, _MAX_SIDE))
+    draft_gray(image, (_MAX_SIDE, _MAX_SIDE))
     gray = image.convert("L")
     gray.thumbnail((_MAX_SIDE, _MAX_SIDE), Image.Resampling.BOX)
     return gray

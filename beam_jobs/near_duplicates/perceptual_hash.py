@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from beam_jobs.images.jpeg_decoder import draft_gray
 from schemas.fingerprints import HASH_WORDS, HashArray
 
 HASH_VERSION = 1
@@ -28,7 +29,7 @@ def perceptual_hash(image: Image.Image) -> HashArray:
       uint64 [16], 1,024 bits, coarse features first; zeros for an image that shows nothing.
     """
     width, height = image.size
-    image.draft("L", (_SIDE, _SIDE))  # a JPEG file at a half or a quarter of its size is enough
+    draft_gray(image, (_SIDE, _SIDE))  # a JPEG file at a half or a quarter of its size is enough
     # Its size was rounded up then. Half of 333 pixels are 166.5: scaled as 167, fine features would
     # shift, and differ from those of an image that is not halved.
     scale = 2 ** round(np.log2(max(width, height) / max(image.size)))

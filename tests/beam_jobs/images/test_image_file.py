@@ -69,15 +69,15 @@ def test_it_is_what_a_record_holds(data: bytes, options: ImageOptions) -> None:
         assert image.size == (stored.width, stored.height)
 
 
-def test_a_file_that_is_kept_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(*_: object) -> None:
-        raise AssertionError("it is decoded")
+def test_a_file_that_is_kept_is_not_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def store(*_: object, **__: object) -> None:
+        raise AssertionError("it is prepared")
 
-    monkeypatch.setattr("beam_jobs.images.image._load", load)
+    monkeypatch.setattr("beam_jobs.images.image_file.store_image", store)
     for name in ("JPEG", "gray JPEG", "sRGB", "data behind the end"):
         assert image_file(FILES[name], ImageOptions(), large=fails)
     for name in FILES.keys() - {"JPEG", "gray JPEG", "sRGB", "data behind the end"}:
-        with pytest.raises(AssertionError, match="it is decoded"):
+        with pytest.raises(AssertionError, match="it is prepared"):
             image_file(FILES[name], ImageOptions(), large=fails)
 
 
@@ -87,6 +87,7 @@ def test_a_file_that_is_kept_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> 
         (b"", Reason.FILE_EMPTY),
         (b"text", Reason.NOT_AN_IMAGE),
         (FILES["JPEG"][:-500], Reason.TRUNCATED),
+        (FILES["JPEG"][:-500] + FILES["JPEG"][-2:], Reason.CORRUPT),
         (FILES["PNG"][:-500], Reason.TRUNCATED),
     ],
 )
