@@ -9,6 +9,7 @@ TRY_AGAIN = "the runner lost or repeated some; run the build again with --worker
 RESUMES = "the same command resumes where it stopped"
 _WRITE_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 WORKER_KILLED = "a worker process was killed"
+WORKER_CRASHED = "a worker process crashed"
 
 # Of a job on a cluster; where Python raised an error there, its traceback follows.
 _CLUSTER_FAILED = re.compile(r"Pipeline \S+ failed in state \w+: (?!.*Traceback)(.*)", re.DOTALL)
@@ -50,6 +51,12 @@ def failure_in(error: BaseException, thread_failures: Iterable[str] = ()) -> str
             f"{WORKER_KILLED}, probably for lack of memory: give it more, or set fewer --workers; "
             f"{RESUMES}"
         )
+    for crash in thread_failures:
+        if crash.startswith(WORKER_CRASHED):
+            return (
+                f"{crash}, as a decoder does on a damaged image; {RESUMES}, and rejects an image "
+                "that ends its process again"
+            )
     if match := _CLUSTER_FAILED.match(str(error)):
         return (
             f"the cluster ended the job: {match.group(1).strip()}; if a worker or a machine was "

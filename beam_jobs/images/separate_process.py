@@ -16,6 +16,8 @@ from typing import Any
 
 from beam_jobs.errors import BuildError
 
+_CRASHES = (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE)
+
 
 class EndedError(Exception):
     """The process ended without an answer.
@@ -104,10 +106,13 @@ class SeparateProcess:
             refusal = pickle.load(process.stdout)
         except (EOFError, BrokenPipeError, pickle.UnpicklingError) as error:
             process.communicate()
+            status = process.returncode
+            advice = "make sure that a worker has memory for a second process"
+            if status in _CRASHES:
+                advice = "a library that it imports has crashed, so make its environment anew"
             raise BuildError(
-                f"the process that {self._task} could not start, it ended with "
-                f"{_name(process.returncode)}: make sure that a worker has memory for a second "
-                "process, and run the same command again"
+                f"the process that {self._task} could not start, it ended with {_name(status)}: "
+                f"{advice}, and run the same command again"
             ) from error
         if refusal is not None:
             process.communicate()

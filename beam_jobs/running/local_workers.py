@@ -13,10 +13,12 @@ notebook, may have threads: there the server is a program of its own, which impo
 all jobs of that process. Either way it ends with the process that started it.
 """
 
+import faulthandler
 import gc
 import json
 import logging
 import os
+import re
 import signal
 import socket
 import sys
@@ -26,7 +28,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from beam_jobs.errors import WORKER_KILLED
+from beam_jobs.errors import WORKER_CRASHED, WORKER_KILLED
 from beam_jobs.running.forked_process import end_with, ended, run_and_exit
 from beam_jobs.running.import_messages import hide_import_messages
 from beam_jobs.running.stop_signals import stop_signals_held
@@ -41,6 +43,7 @@ from apache_beam.runners.worker import sdk_worker_main
 from beam_jobs.running.beam_start import dofn_specs_kept
 
 _MODULE = "beam_jobs.running.local_workers"
+_ANSWER_BYTES = 4096
 
 
 class WorkerServer:
@@ -141,15 +144,18 @@ class LocalWorker:
         """Waits until it has ended.
 
         Raises:
-          RuntimeError: it was killed, or has failed.
+          RuntimeError: it was killed, has crashed or has failed.
         """
-        status = b""
+        answer = b""  # its exit status, a byte, or what `faulthandler` writes when it crashes
         with self._connection, suppress(ConnectionResetError):  # killed before it had read all
-            status = self._connection.recv(1)
-        if not status:
+            while piece := self._connection.recv(_ANSWER_BYTES):
+                answer += piece
+        if not answer:
             raise RuntimeError(WORKER_KILLED)
-        if status[0]:
-            raise RuntimeError(f"a worker process ended with status {status[0]}")
+        if crash := re.match(rb"Fatal Python error: (.+)", answer):
+            raise RuntimeError(f"{WORKER_CRASHED} ({crash[1].decode()})")
+        if answer[0]:
+            raise RuntimeError(f"a worker process ended with status {answer[0]}")
 
 
 def _module_folders() -> list[str]:
@@ -193,6 +199,7 @@ def _be_worker(connection: socket.socket) -> None:
     os.environ.update(environment)
     os.chdir(directory)
     end_with(connection)
+    faulthandler.enable(connection, all_threads=False)  # tells of SIGSEGV, SIGABRT and the like
     logging.basicConfig(level=logging.CRITICAL, force=True)
     # It raises the level of all logs until it knows the options, and greets.
     logging.getLogger(sdk_worker_main.__name__).setLevel(logging.CRITICAL)

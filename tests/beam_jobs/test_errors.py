@@ -77,6 +77,11 @@ KILLED = (
     "--workers; the same command resumes where it stopped"
 )
 KILLED_WORKER = "a worker process was killed"
+CRASHED_WORKER = "a worker process crashed (Aborted)"
+CRASHED = (
+    "a worker process crashed (Aborted), as a decoder does on a damaged image; the same command "
+    "resumes where it stopped, and rejects an image that ends its process again"
+)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +108,7 @@ KILLED_WORKER = "a worker process was killed"
             id="read_only",
         ),
         pytest.param(RuntimeError("Channel closed"), ["", KILLED_WORKER], KILLED, id="killed"),
+        pytest.param(RuntimeError("Channel closed"), ["", CRASHED_WORKER], CRASHED, id="crashed"),
         pytest.param(
             RuntimeError("Channel closed"),
             ["a worker process ended with status 1"],

@@ -1,6 +1,7 @@
 """Workers of this process, in which the server is a program of its own."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -72,6 +73,18 @@ def test_a_killed_worker_is_told(endless: dict[str, str]):
     worker, _, process = begun(endless)
     process.kill()
     with pytest.raises(RuntimeError, match=f"^{WORKER_KILLED}$"):
+        worker.wait()
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [(signal.SIGSEGV, "Segmentation fault"), (signal.SIGABRT, "Aborted")]
+)
+def test_a_crashed_worker_is_told(endless: dict[str, str], number: signal.Signals, name: str):
+    worker, _, process = begun(endless)
+    while process.num_threads() < 3:  # those of gRPC start after all else
+        time.sleep(0.01)
+    process.send_signal(number)
+    with pytest.raises(RuntimeError, match=rf"^a worker process crashed \({name}\)$"):
         worker.wait()
 
 
