@@ -19,7 +19,7 @@ from schemas.jpeg import has_scalable_frame
 SCALES = (8, 4, 2, 1)
 END_MARKER = b"\xff\xd9"
 _LAYOUTS = {"L": ("GRAY", "L"), "RGB": ("RGBX", "RGBX"), "CMYK": ("CMYK", "CMYK;I")}
-# Other warnings are of the header, such as an unknown version of JFIF.
+# Other warnings harm no pixel.
 _DAMAGE = re.compile("Corrupt JPEG data: (?!bad ICC marker)|Premature end")
 _NO_END = "Premature end of JPEG file"
 # What is left over when all pixels are decoded harms nothing: a real receipt has 33 bytes. In front
@@ -31,13 +31,13 @@ _MAX_EXTRANEOUS_BYTES = 64
 def decodes(data: bytes, mode: str) -> bool:
     """Returns whether `decode_jpeg` can decode a file that has a mode of Pillow.
 
-    It can't decode rare frames and rare chroma subsamplings. A lossless frame that is decoded at a
-    reduced scale would overflow the memory of simplejpeg, as it does that of Pillow.
+    It can't decode rare frames, rare chroma subsamplings and odd headers. A lossless frame that is
+    decoded at a reduced scale would overflow the memory of simplejpeg, as it does that of Pillow.
     """
     if mode not in _LAYOUTS or not has_scalable_frame(data):
         return False
     try:
-        simplejpeg.decode_jpeg_header(data, strict=False)
+        simplejpeg.decode_jpeg_header(data)
     except ValueError:
         return False
     return True
@@ -73,7 +73,7 @@ def decode_jpeg(data: bytes, mode: str, *, scale: int = 1) -> Image.Image:
 
 def _decoded(data: bytes, color_space: str, scale: int) -> npt.NDArray[np.uint8]:
     """Decodes a file; raises ValueError if its data are damaged."""
-    height, width, *_ = simplejpeg.decode_jpeg_header(data, strict=False)
+    height, width, *_ = simplejpeg.decode_jpeg_header(data)
     # The scale is the smallest that leaves these sides.
     sides = {"min_height": -(-height // scale), "min_width": -(-width // scale)}
     options = {"colorspace": color_space, "min_factor": scale, **sides}
