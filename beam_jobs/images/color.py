@@ -7,16 +7,24 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageCms
 
+from beam_jobs.images.tiff import GrayLevels
+
 _GRAY_MODES = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "F")
 _BAND_PIXELS = 1 << 20
+_USUAL_LEVELS = GrayLevels()
 
 
-def in_color(image: Image.Image, channels: int | None, profile: bytes | None) -> Image.Image:
+def in_color(
+    image: Image.Image,
+    channels: int | None,
+    profile: bytes | None,
+    levels: GrayLevels = _USUAL_LEVELS,
+) -> Image.Image:
     """Converts to 8-bit RGB or grayscale on white; returns the same image if it is that already."""
     gray = image.mode in _GRAY_MODES
     wanted = {1: "L", 3: "RGB", None: "L" if gray else "RGB"}[channels]
     if image.mode.startswith("I") or image.mode == "F":
-        image = _eight_bit(image)
+        image = _eight_bit(image, levels)
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
         image = _on_white(image)
     if image.mode == "LAB" and wanted != "RGB":
@@ -37,6 +45,10 @@ def _bands(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
 
 
 def _on_white(image: Image.Image) -> Image.Image:
+    clear = image.info.get("transparency")
+    if isinstance(clear, tuple) and max(clear) > 255:
+        # Of a PNG file of 16 bits, of which Pillow keeps the upper 8.
+        image.info["transparency"] = tuple(value >> 8 for value in clear)
     flat = Image.new("RGB", image.size, "white")
     for top, band in _bands(image):
         rgba = band.convert("RGBA")
@@ -45,27 +57,39 @@ def _on_white(image: Image.Image) -> Image.Image:
     return flat
 
 
-def _eight_bit(image: Image.Image) -> Image.Image:
+def _eight_bit(image: Image.Image, levels: GrayLevels) -> Image.Image:
     """Scales 16-bit, 32-bit and float grayscale; Pillow's own convert clips them at 255."""
-    white = _white(image)
+    white = levels.white or _white(image, levels)
+    clear = image.info.get("transparency")
     gray = Image.new("L", image.size)
     for top, band in _bands(image):
-        levels = np.clip(np.rint(_finite(band) / white * 255), 0, 255)
-        gray.paste(Image.fromarray(levels.astype(np.uint8)), (0, top))
+        values = _values(band, levels)
+        shares = np.clip(np.rint(values / white * 255), 0, 255)
+        if levels.inverted:
+            shares = 255 - shares
+        if clear is not None:
+            shares[values == clear] = 255
+        gray.paste(Image.fromarray(shares.astype(np.uint8)), (0, top))
     return gray
 
 
-def _white(image: Image.Image) -> float:
+def _white(image: Image.Image, levels: GrayLevels) -> float:
+    """Returns the value of white: the smallest usual one that fits, as no format says it."""
     if image.mode.startswith("I;16"):
         return 65535.0
-    # The format does not say what white is: take the smallest usual one that fits.
-    peak = max(float(_finite(band).max()) for _, band in _bands(image))
-    usual = (1.0, 255.0, 65535.0) if image.mode == "F" else (255.0, 65535.0)
+    peak = max(float(_values(band, levels).max()) for _, band in _bands(image))
+    usual = [1.0, 255.0, 65535.0] if image.mode == "F" else [255.0, 65535.0]
+    if levels.unsigned:
+        usual.append(2.0**32 - 1)
     return next((white for white in usual if peak <= white), peak)
 
 
-def _finite(image: Image.Image) -> npt.NDArray[np.float64]:
-    return np.nan_to_num(np.asarray(image).astype(np.float64), posinf=0.0, neginf=0.0)
+def _values(image: Image.Image, levels: GrayLevels) -> npt.NDArray[np.float64]:
+    """Returns gray values; 0 for what is no number."""
+    values = np.asarray(image)
+    if levels.unsigned and image.mode == "I":
+        values = values.view(np.uint32)
+    return np.nan_to_num(values.astype(np.float64), posinf=0.0, neginf=0.0)
 
 
 def is_srgb(profile: bytes) -> bool:

@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import xxhash
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, TiffImagePlugin, UnidentifiedImageError
 
 from beam_jobs.images.boxes import EXIF_TRANSPOSED, relative_boxes
 from beam_jobs.images.color import in_color
 from beam_jobs.images.decode_limits import check_limits, memory_bytes
 from beam_jobs.images.jpeg_decoder import SCALES, decode_jpeg, decodes
 from beam_jobs.images.kept_jpeg import kept_bytes
+from beam_jobs.images.orientation import ignore_xmp, orientation_of
+from beam_jobs.images.tiff import check_tiff, gray_levels
 from beam_jobs.rejection import Reason, RejectionError
 from beam_jobs.sources.row import Box
 
@@ -26,9 +28,10 @@ else:
 HEIF_VERSION = pillow_heif.__version__ if pillow_heif else None
 
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "TIFF", "BMP", "GIF", "HEIF")
+_KINDS = {b"II": "TIFF", b"MM": "TIFF", b"BM": "BMP", b"\xff\xd8": "JPEG", b"\x89P": "PNG"}
 _JPEG_FORMATS = ("JPEG", "MPO")  # of one picture, and of several: the first is taken
-_ORIENTATION = 0x0112
 _ROUNDING = 0.01  # pixels
+_ROLL = 16  # times as long as wide; raw images of others may be meant to be tiny
 LARGE_BYTES = 512 << 20  # of 38 megapixels, which take longer to decode than a process to start
 
 
@@ -44,7 +47,8 @@ class ImageOptions:
       fit: raw images are fitted into `raw_size` with white padding, or stretched to it.
       channels: 1 for grayscale, 3 for RGB, None to keep grayscale inputs gray.
       max_pixels: larger images are rejected before they are decoded.
-      min_side: images with a shorter side, in pixels, are rejected.
+      min_side: images whose shorter side, in pixels, is smaller are rejected: in the file or, if
+        they are more than 16 times as long as wide, as it is stored.
       max_input_bytes: larger files are rejected undecoded.
       max_memory_bytes: images that may take more memory to prepare are rejected undecoded.
       max_seconds: processor time for an image that is prepared in a process of its own; a worker
@@ -194,6 +198,7 @@ def store_image(
     if large and memory_bytes(image) > LARGE_BYTES:
         return large(data, boxes)
     plan = make_plan(image, options)
+    _check_stored_size(plan.full_size, options)
     relative, clipped = relative_boxes(boxes, plan.file_size, plan.orientation, options.box_frame)
     converted, unchanged = _decode(image, data, plan, options)
     del image  # and its memory, before there is a third copy
@@ -229,7 +234,7 @@ def _pixels_hash(pixels: Image.Image, full_size: tuple[int, int]) -> int:
 
 def make_plan(image: Image.Image, options: ImageOptions) -> Plan:
     """Plans the preparation of an opened image."""
-    orientation = _orientation(image)
+    orientation = orientation_of(image)
     file_size = image.size
     # Pillow turns a TIFF itself as it loads it, and gives its size as turned.
     turned_by_pillow = image.format == "TIFF"
@@ -238,8 +243,7 @@ def make_plan(image: Image.Image, options: ImageOptions) -> Plan:
     scale = 1
     if options.encoding == "jpeg" and image.format in _JPEG_FORMATS:
         # Scaled decoding is cheaper and leaves at least max_side for the final resampling.
-        reduction = max(1, max(file_size) / options.max_side)
-        sides = [max(1, round(side / reduction)) for side in file_size]
+        sides = _scaled(file_size, min(1, options.max_side / max(file_size)))
         scale = next(
             scale
             for scale in SCALES
@@ -270,7 +274,7 @@ def _decode(
         image = decode_jpeg(data, "L" if luma else file_mode, scale=plan.scale)
     else:
         _load(image, data)
-    converted = in_color(image, options.channels, profile)
+    converted = in_color(image, options.channels, profile, gray_levels(image))
     unchanged = plan.may_keep and converted is image and image.mode == file_mode
     return converted, unchanged
 
@@ -287,6 +291,11 @@ def open_image(data: bytes, options: ImageOptions) -> Image.Image:
     try:
         image = Image.open(io.BytesIO(data))
     except UnidentifiedImageError:
+        if kind := _KINDS.get(data[:2]):
+            raise RejectionError(
+                Reason.UNSUPPORTED_FORMAT,
+                f"starts as a {kind} file, of a kind that Pillow can't decode: convert it to PNG",
+            ) from None
         message = f"no image format known to Pillow; starts with {data[:8]!r}"
         if data[4:8] == b"ftyp" and pillow_heif is None:
             message += ": for HEIC, install tillroll[heic] wherever the job's workers run"
@@ -310,10 +319,41 @@ def open_image(data: bytes, options: ImageOptions) -> Image.Image:
             Reason.TOO_SMALL,
             f"{width}×{height} pixels; the shorter side must be at least {options.min_side}",
         )
+    if isinstance(image, TiffImagePlugin.TiffImageFile):
+        check_tiff(image)
+        ignore_xmp(image)
     check_limits(
         image, data, max_pixels=options.max_pixels, max_memory_bytes=options.max_memory_bytes
     )
     return image
+
+
+def _check_stored_size(full_size: tuple[int, int], options: ImageOptions) -> None:
+    """Raises RejectionError if an image is scaled to so few pixels that no word of it is left."""
+    stored = _stored_size(full_size, options)
+    if min(stored) < options.min_side and max(full_size) > _ROLL * min(full_size):
+        (width, height), limit = full_size, f"--max-side {options.max_side}"
+        if options.encoding == "raw":
+            limit = "--raw-size {}x{}".format(*options.raw_size)
+        raise RejectionError(
+            Reason.TOO_SMALL,
+            f"{width}×{height} pixels become {stored[0]}×{stored[1]} by {limit}, of which the "
+            f"shorter side must be at least {options.min_side}: cut the image into parts",
+        )
+
+
+def _stored_size(full_size: tuple[int, int], options: ImageOptions) -> tuple[int, int]:
+    """Returns width and height that an image has after scaling, without what it is padded with."""
+    if options.encoding == "jpeg":
+        return _scaled(full_size, min(1, options.max_side / max(full_size)))
+    height, width = options.raw_size
+    if options.fit == "stretch":
+        return width, height
+    return _scaled(full_size, min(width / full_size[0], height / full_size[1]))
+
+
+def _scaled(size: tuple[int, int], scale: float) -> tuple[int, int]:
+    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
 
 
 def _load(image: Image.Image, data: bytes) -> None:
@@ -328,18 +368,12 @@ def _load(image: Image.Image, data: bytes) -> None:
 def _undecodable(error: Exception, what: str) -> RejectionError:
     if isinstance(error, MemoryError):
         raise error  # of this machine, not of the image
+    if "unsupported" in str(error).lower():
+        return RejectionError(
+            Reason.UNSUPPORTED_FORMAT, f"Pillow can't decode it ({error}): convert it to PNG"
+        )
     early = "truncated" in str(error).lower() or isinstance(error, EOFError)
     return RejectionError(Reason.TRUNCATED if early else Reason.CORRUPT, f"{what}: {error!r}")
-
-
-def _orientation(image: Image.Image) -> int:
-    if image.format == "HEIF":  # its decoder has turned the image already
-        return 1
-    try:
-        value = image.getexif().get(_ORIENTATION, 1)
-    except Exception:  # broken EXIF data must not cost a good image
-        return 1
-    return value if value in range(1, 9) else 1
 
 
 def _upright(image: Image.Image, orientation: int) -> Image.Image:
@@ -360,8 +394,7 @@ def _within(image: Image.Image, full_size: tuple[int, int], max_side: int) -> Im
     scale = max_side / max(full_size)
     if scale >= 1:
         return image
-    width, height = (max(1, round(side * scale)) for side in full_size)
-    return image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=2.0)
+    return image.resize(_scaled(full_size, scale), Image.Resampling.LANCZOS, reducing_gap=2.0)
 
 
 def _fit_raw(

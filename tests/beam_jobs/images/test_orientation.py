@@ -4,12 +4,13 @@ import struct
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, PngImagePlugin
 
 pytest.importorskip("apache_beam")
 
 from beam_jobs.images.image import ImageOptions, store_image
 from tests.support.image_files import BOX, JPEG, RAW, SIZE, bounds_of_dark, decoded, drawn, oriented
+from tests.support.pictures import encode
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -79,3 +80,47 @@ def test_a_png_may_give_its_orientation_after_its_pixels() -> None:
     end = rest.index(b"IEND") - 4
     stored = store_image(rest[:end] + chunk + rest[end:], [BOX], JPEG)
     assert (stored.width, stored.height) == SIZE[::-1]
+
+
+XMP = (
+    b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF '
+    b'xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><rdf:Description '
+    b'xmlns:tiff="http://ns.adobe.com/tiff/1.0/" tiff:Orientation="6"/></rdf:RDF></x:xmpmeta>'
+)
+
+
+def with_xmp(format_: str, size: tuple[int, int], orientation: int | None = None) -> bytes:
+    """Returns the file of `drawn`, with an orientation in XMP and, perhaps, another in EXIF."""
+    exif = Image.Exif()
+    exif[0x010E] = "a description"
+    if orientation:
+        exif[0x0112] = orientation
+    image = drawn(size)
+    if format_ == "PNG":
+        text = PngImagePlugin.PngInfo()
+        text.add_itxt("XML:com.adobe.xmp", XMP.decode())
+        return encode(image, format_, exif=exif, pnginfo=text)
+    if format_ == "TIFF":
+        return encode(image, format_, tiffinfo={700: XMP} | dict(exif))
+    return encode(image, format_, exif=exif, xmp=XMP)
+
+
+@pytest.mark.parametrize("size", [SIZE, (48, 160)], ids=["", "larger"])
+@pytest.mark.parametrize("format_", ["JPEG", "PNG", "WEBP", "TIFF"])
+@pytest.mark.parametrize("orientation", [None, 1])
+def test_xmp_turns_nothing(format_: str, size: tuple[int, int], orientation: int | None) -> None:
+    data = with_xmp(format_, size, orientation)
+    assert b'tiff:Orientation="6"' in data
+    stored = store_image(data, [BOX], ImageOptions(max_side=80, quality=95))
+    scale = min(1, 80 / max(size))
+    assert (stored.width, stored.height) == (size[0] * scale, size[1] * scale)
+    expected = (6 / size[0], 4 / size[1], 22 / size[0], 12 / size[1])
+    assert stored.boxes[0][:4] == pytest.approx(expected)
+    assert bounds_of_dark(decoded(stored)) == pytest.approx(expected, abs=0.021)
+
+
+@pytest.mark.parametrize("format_", ["JPEG", "PNG", "WEBP", "TIFF"])
+def test_exif_turns_whatever_xmp_says(format_: str) -> None:
+    stored = store_image(with_xmp(format_, SIZE, 8), [BOX], JPEG)
+    assert (stored.width, stored.height) == SIZE[::-1]
+    assert bounds_of_dark(decoded(stored)) == pytest.approx(stored.boxes[0][:4])

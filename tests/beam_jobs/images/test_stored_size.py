@@ -8,6 +8,7 @@ from PIL import Image
 pytest.importorskip("apache_beam")
 
 from beam_jobs.images.image import ImageOptions, store_image
+from beam_jobs.rejection import Reason, RejectionError
 from beam_jobs.sources.row import Box
 from tests.support.image_files import BOX, bounds_of_dark, decoded, drawn, oriented
 from tests.support.pictures import encode
@@ -21,7 +22,7 @@ from tests.support.pictures import encode
         pytest.param((480, 640), 100, (75, 100), id="upright"),
         pytest.param((1000, 700), 120, (120, 84), id="an_eighth"),
         pytest.param((333, 777), 100, (43, 100), id="rounded"),
-        pytest.param((1999, 16), 30, (30, 1), id="never_zero"),
+        pytest.param((1999, 16), 130, (130, 1), id="never_zero"),
     ],
 )
 @pytest.mark.parametrize("format_", ["JPEG", "PNG"])
@@ -30,7 +31,9 @@ def test_larger_images_are_scaled_down(
 ) -> None:
     box: Box = (0.0, 0.0, size[0] / 2, size[1] / 2, "a")
     stored = store_image(
-        encode(Image.new("RGB", size, "red"), format_), [box], ImageOptions(max_side=max_side)
+        encode(Image.new("RGB", size, "red"), format_),
+        [box],
+        ImageOptions(max_side=max_side, min_side=1),
     )
     assert (stored.width, stored.height) == expected
     assert decoded(stored).shape == (*expected[::-1], 3)
@@ -91,7 +94,7 @@ def test_raw_images_are_stretched_and_their_boxes_stay(channels: Any) -> None:
 @pytest.mark.parametrize("size", [(16, 9000), (9000, 16)], ids=["tall", "wide"])
 @pytest.mark.parametrize("fit", ["pad", "stretch"])
 def test_a_raw_image_of_extreme_shape_keeps_a_pixel(fit: Any, size: tuple[int, int]) -> None:
-    options = ImageOptions(encoding="raw", raw_size=(256, 256), channels=1, fit=fit)
+    options = ImageOptions(encoding="raw", raw_size=(256, 256), channels=1, fit=fit, min_side=1)
     stored = store_image(encode(Image.new("L", size, 0), "PNG"), [], options)
     assert (stored.height, stored.width) == (256, 256)
     assert decoded(stored).min() < 50
@@ -100,5 +103,41 @@ def test_a_raw_image_of_extreme_shape_keeps_a_pixel(fit: Any, size: tuple[int, i
 @pytest.mark.parametrize("mode", ["L", "RGB"])
 def test_a_jpeg_of_extreme_shape_keeps_a_pixel(mode: str) -> None:
     data = encode(Image.new(mode, (16, 33_000)), "JPEG")
-    stored = store_image(data, [], ImageOptions())
+    stored = store_image(data, [], ImageOptions(min_side=1))
     assert (stored.width, stored.height) == (1, 1024)
+
+
+@pytest.mark.parametrize(
+    ("size", "options", "message"),
+    [
+        pytest.param(
+            (300, 30_000),
+            ImageOptions(),
+            "300×30000 pixels become 10×1024 by --max-side 1024, of which the shorter side must be "
+            "at least 16: cut the image into parts",
+            id="jpeg",
+        ),
+        pytest.param(
+            (30_000, 300),
+            ImageOptions(encoding="raw", raw_size=(96, 640), channels=1),
+            "30000×300 pixels become 640×6 by --raw-size 96x640, of which the shorter side must be "
+            "at least 16: cut the image into parts",
+            id="raw",
+        ),
+    ],
+)
+def test_a_roll_of_which_a_few_pixels_would_be_left_is_refused_undecoded(
+    size: tuple[int, int], options: ImageOptions, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = encode(Image.new("L", size, 255), "PNG")
+    monkeypatch.setattr(Image.Image, "load", None)
+    with pytest.raises(RejectionError) as caught:
+        store_image(data, [], options)
+    assert caught.value.args == (Reason.TOO_SMALL, message)
+
+
+def test_a_roll_that_keeps_its_shorter_side_is_stored() -> None:
+    data = encode(Image.new("L", (400, 12_000), 255), "PNG")
+    assert store_image(data, [], ImageOptions()).width == 34
+    stretched = ImageOptions(encoding="raw", raw_size=(64, 64), fit="stretch", channels=1)
+    assert store_image(data, [], stretched).width == 64
