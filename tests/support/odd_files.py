@@ -16,6 +16,7 @@ import numpy as np
 from PIL import Image, ImageCms
 
 from tests.support.pictures import encode
+from tests.support.rare_images import XMP, lossless_jpeg, tiff
 
 WRITTEN, DUPLICATE = "written", "duplicate"
 COLOR, GRAY = (90, 60, 3), (90, 60, 1)  # shapes
@@ -33,12 +34,17 @@ class Case:
     line: bytes | None = None  # the table's line as it is, instead of the row
     fifo: bool = False
     shape: tuple[int, int, int] | None = None  # expected height, width, channels
+    drawn: Image.Image | None = None  # what the stored image shows, upright, of any size
 
 
 def _pixels(seed: int, mode: str = "RGB", size: tuple[int, int] = (60, 90)) -> Image.Image:
     rng = np.random.default_rng(seed)
     noise = rng.integers(0, 256, (size[1] // 10, size[0] // 10, 3), dtype=np.uint8)
     return Image.fromarray(noise).resize(size, Image.Resampling.NEAREST).convert(mode)
+
+
+def _in_palette(seed: int) -> Image.Image:
+    return _pixels(seed).convert("P", dither=Image.Dither.NONE)
 
 
 def _jpeg(seed: int, **options: Any) -> bytes:
@@ -60,17 +66,44 @@ def _png_header_only(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IEND", b"")
 
 
-def _sixteen_bit() -> bytes:
-    ramp = np.linspace(0, 65535, 90 * 60).reshape(90, 60).astype(np.uint16)
-    return encode(Image.fromarray(ramp), "PNG")
+def _sixteen_bit(*, clear: bool = False) -> tuple[bytes, Image.Image]:
+    """Returns a PNG file of gray ramps, and what it shows; one of its levels may be transparent."""
+    ramp = np.linspace(0, 65535, 90).astype(np.uint16)[:, None].repeat(60, 1)
+    shown = (ramp >> 8).astype(np.uint8)
+    if not clear:
+        return encode(Image.fromarray(ramp), "PNG"), Image.fromarray(shown)
+    ramp[10:50], shown[10:50] = 12_345, 255
+    return encode(Image.fromarray(ramp), "PNG", transparency=12_345), Image.fromarray(shown)
+
+
+def _bitfields_bmp() -> bytes:
+    """Returns a BMP file of 4 bits a color."""
+    header = struct.pack("<IiiHHIIiiII", 56, 60, 90, 1, 16, 3, 60 * 90 * 2, 0, 0, 0, 0)
+    masks = struct.pack("<IIII", 0xF00, 0xF0, 0xF, 0)
+    offset = 14 + len(header) + len(masks)
+    pixels = bytes(60 * 90 * 2)
+    return struct.pack("<2sIII", b"BM", offset + len(pixels), 0, offset) + header + masks + pixels
+
+
+def _jpeg_of_12_bits() -> bytes:
+    data = _jpeg(51)
+    frame = data.index(b"\xff\xc0")
+    return data[:frame] + b"\xff\xc1" + data[frame + 2 : frame + 4] + b"\x0c" + data[frame + 5 :]
 
 
 def _box(**sides: float) -> dict[str, Any]:
     return {"boxes": [{"xmin": 5, "ymin": 5, "xmax": 30, "ymax": 20, "text": "TOTAL", **sides}]}
 
 
-def _written(kind: str, name: str, data: bytes, *, shape: tuple[int, int, int] = COLOR) -> Case:
-    return Case(kind=kind, fate=WRITTEN, name=name, data=data, shape=shape)
+def _written(
+    kind: str,
+    name: str,
+    data: bytes,
+    drawn: Image.Image,
+    *,
+    shape: tuple[int, int, int] = COLOR,
+) -> Case:
+    return Case(kind=kind, fate=WRITTEN, name=name, data=data, shape=shape, drawn=drawn)
 
 
 def cases() -> list[Case]:
@@ -78,6 +111,7 @@ def cases() -> list[Case]:
     return [
         *_jpegs(),
         *_other_formats(),
+        *_tiffs(),
         *_odd_but_accepted(),
         *_repeated_pictures(),
         *_no_images(),
@@ -90,26 +124,33 @@ def cases() -> list[Case]:
 def _jpegs() -> list[Case]:
     """Returns JPEG files of all kinds."""
     srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    gray, cmyk = _pixels(1, "L"), _pixels(2, "CMYK")
+    phone = encode(_pixels(11), "MPO", save_all=True, append_images=[_pixels(12)])
+    turned = _pixels(6).transpose(Image.Transpose.ROTATE_270)
+    roll = _pixels(54, "L", (200, 300))
     return [
-        Case(kind="plain JPEG", fate=WRITTEN, data=_jpeg(0), shape=COLOR),
-        Case(kind="grayscale JPEG", fate=WRITTEN, shape=GRAY, data=encode(_pixels(1, "L"), "JPEG")),
-        Case(kind="CMYK JPEG", fate=WRITTEN, shape=COLOR, data=encode(_pixels(2, "CMYK"), "JPEG")),
-        Case(kind="progressive JPEG", fate=WRITTEN, data=_jpeg(3, progressive=True)),
-        Case(kind="JPEG named .png", fate=WRITTEN, data=_jpeg(4), name="wrong.png"),
-        Case(kind="JPEG on its side", fate=WRITTEN, data=_rotated(6), shape=(60, 90, 3)),
-        Case(
-            kind="JPEG with rubbish after its end", fate=WRITTEN, data=_jpeg(7) + b"\0rubbish" * 9
+        _written("plain JPEG", "a.jpg", _jpeg(0), _pixels(0)),
+        _written("grayscale JPEG", "b.jpg", encode(gray, "JPEG"), gray, shape=GRAY),
+        _written("CMYK JPEG", "c.jpg", encode(cmyk, "JPEG"), cmyk.convert("RGB")),
+        _written("progressive JPEG", "d.jpg", _jpeg(3, progressive=True), _pixels(3)),
+        _written("JPEG named .png", "wrong.png", _jpeg(4), _pixels(4)),
+        _written("JPEG on its side", "e.jpg", _rotated(6), turned, shape=(60, 90, 3)),
+        _written("JPEG turned by XMP alone", "f.jpg", _jpeg(53, xmp=XMP), _pixels(53)),
+        _written("JPEG with rubbish after its end", "g.jpg", _jpeg(7) + b"\0more" * 9, _pixels(7)),
+        _written(
+            "JPEG with broken EXIF", "h.jpg", _jpeg(8, exif=b"Exif\0\0II*\0\xff\xff"), _pixels(8)
         ),
-        Case(
-            kind="JPEG with broken EXIF", fate=WRITTEN, data=_jpeg(8, exif=b"Exif\0\0II*\0\xff\xff")
+        _written("JPEG with ICC profile", "i.jpg", _jpeg(9, icc_profile=srgb), _pixels(9)),
+        _written(
+            "JPEG with broken ICC profile", "j.jpg", _jpeg(10, icc_profile=b"no"), _pixels(10)
         ),
-        Case(kind="JPEG with ICC profile", fate=WRITTEN, data=_jpeg(9, icc_profile=srgb)),
-        Case(kind="JPEG with broken ICC profile", fate=WRITTEN, data=_jpeg(10, icc_profile=b"no")),
-        Case(
-            kind="multi-picture JPEG",
-            fate=WRITTEN,
-            shape=COLOR,
-            data=encode(_pixels(11), "MPO", save_all=True, append_images=[_pixels(12)]),
+        _written("multi-picture JPEG", "k.jpg", phone, _pixels(11)),
+        _written(
+            "lossless JPEG larger than twice --max-side",
+            "l.jpg",
+            lossless_jpeg(np.asarray(roll)),
+            roll,
+            shape=(100, 67, 1),
         ),
     ]
 
@@ -117,19 +158,71 @@ def _jpegs() -> list[Case]:
 def _other_formats() -> list[Case]:
     """Returns images of all other formats but HEIC."""
     pages = encode(_pixels(16), "TIFF", save_all=True, append_images=[_pixels(17)])
-    animated = encode(_pixels(19), "GIF", save_all=True, append_images=[_pixels(20)])
-    transparent = encode(_pixels(5).convert("P"), "PNG", transparency=0)
+    palette, bilevel = _in_palette(5), _pixels(14, "1")
+    clear = palette.convert("RGB")
+    clear.paste("white", None, palette.point([255, *[0] * 255], "1"))
+    animated = encode(_in_palette(19), "GIF", save_all=True, append_images=[_pixels(20)])
     return [
-        _written("palette PNG, transparent", "a.png", transparent),
-        _written("PNG with alpha", "b.png", encode(_pixels(13, "RGBA"), "PNG")),
-        _written("16-bit PNG", "c.png", _sixteen_bit(), shape=GRAY),
-        _written("1-bit PNG", "d.png", encode(_pixels(14, "1"), "PNG"), shape=GRAY),
-        _written("WebP", "e.webp", encode(_pixels(15), "WEBP")),
-        _written("TIFF", "f.tif", encode(_pixels(45), "TIFF")),
+        _written("clear palette PNG", "a.png", encode(palette, "PNG", transparency=0), clear),
+        _written("PNG with alpha", "b.png", encode(_pixels(13, "RGBA"), "PNG"), _pixels(13)),
+        _written("16-bit PNG", "c.png", *_sixteen_bit(), shape=GRAY),
+        _written("16-bit PNG, transparent", "c.png", *_sixteen_bit(clear=True), shape=GRAY),
+        _written("1-bit PNG", "d.png", encode(bilevel, "PNG"), bilevel, shape=GRAY),
+        _written("WebP", "e.webp", encode(_pixels(15), "WEBP"), _pixels(15)),
+        _written("TIFF", "f.tif", encode(_pixels(45), "TIFF"), _pixels(45)),
         Case(kind="TIFF of two pages", fate="many_pages", name="pages.tif", data=pages),
-        _written("BMP", "g.bmp", encode(_pixels(18), "BMP")),
-        _written("animated GIF", "h.gif", animated),
+        _written("BMP", "g.bmp", encode(_pixels(18), "BMP"), _pixels(18)),
+        _written("animated GIF", "h.gif", animated, _in_palette(19).convert("RGB")),
     ]
+
+
+def _tiffs() -> list[Case]:
+    """Returns TIFF files that scanners and converters write, but not Pillow."""
+    size = (60, 90)
+    wide = {seed: np.asarray(_pixels(seed, "L")).astype(np.uint16) * 257 for seed in range(60, 67)}
+    first, second = (wide[62] >> 4).ravel()[0::2], (wide[62] >> 4).ravel()[1::2]
+    packed = np.stack([first >> 4, (first & 15) << 4 | second >> 8, second & 255], 1)
+    shares = 1 - wide[63].astype(np.float32) / 65535
+    colors = np.asarray(_pixels(67)).astype(np.uint16) * 257
+    planes = [colors[..., plane].tobytes() for plane in range(3)]
+    files = {
+        60: ("16 bits", tiff([wide[60].tobytes()], size, 16, 1)),
+        61: ("16 bits, white is zero", tiff([(65535 - wide[61]).tobytes()], size, 16, 0)),
+        62: ("12 bits", tiff([packed.astype(np.uint8).tobytes()], size, 12, 1)),
+        63: ("floats, white is zero", tiff([shares.tobytes()], size, 32, 0, t339=[3])),
+        64: ("a wide palette", _palette_tiff(wide[64], 257)),
+        65: ("a palette of 8 bits", _palette_tiff(wide[65], 1)),
+    }
+    refused = {
+        "16 bits in planes": tiff(planes, size, 16, 2, samples=3, planar=2),
+        "YCbCr uncompressed": tiff([np.asarray(_pixels(68)).tobytes()], size, 8, 6, samples=3),
+        "alpha of 16 bits": tiff(
+            [np.stack([wide[66], wide[66]], -1).tobytes()], size, 16, 1, samples=2, t338=[2]
+        ),
+    }
+    turned = encode(_pixels(69), "TIFF", tiffinfo={700: XMP})
+    return [
+        _written("TIFF turned by XMP alone", "xmp.tif", turned, _pixels(69)),
+        *(
+            _written(
+                f"TIFF of {kind}",
+                "a.tif",
+                data,
+                _pixels(seed, "L"),
+                shape=COLOR if "palette" in kind else GRAY,
+            )
+            for seed, (kind, data) in files.items()
+        ),
+        *(
+            Case(kind=f"TIFF of {kind}", fate="unsupported_format", name="b.tif", data=data)
+            for kind, data in refused.items()
+        ),
+    ]
+
+
+def _palette_tiff(wide: np.ndarray, times: int) -> bytes:
+    colors = [level * times for level in range(256)] * 3
+    return tiff([(wide >> 8).astype(np.uint8).tobytes()], (60, 90), 8, 3, t320=colors)
 
 
 def _odd_but_accepted() -> list[Case]:
@@ -139,7 +232,8 @@ def _odd_but_accepted() -> list[Case]:
             kind="larger than --max-side",
             fate=WRITTEN,
             shape=(100, 40, 3),
-            data=encode(_pixels(21, size=(400, 1000)), "JPEG"),
+            data=encode(_pixels(21).resize((400, 1000), Image.Resampling.NEAREST), "JPEG"),
+            drawn=_pixels(21),
         ),
         Case(
             kind="spaces and signs in the name",
@@ -154,13 +248,25 @@ def _odd_but_accepted() -> list[Case]:
 
 
 def _repeated_pictures() -> list[Case]:
-    """Returns a picture three times."""
+    """Returns pictures several times; the one of each that is written follows from their ids."""
     twin = _jpeg(90)
+    photo = encode(_pixels(91, size=(240, 360)), "MPO", save_all=True, append_images=[_pixels(92)])
+    start = photo.index(b"MPF\0") - 4
+    end = start + 2 + int.from_bytes(photo[start + 2 : start + 4])
+    alone = photo[:start] + photo[end : photo.index(b"\xff\xd9") + 2]
     return [
         Case(kind="same picture, first", fate=WRITTEN, data=twin),
         Case(kind="same picture, second", fate=DUPLICATE, data=twin),
         Case(kind="same pixels with a comment", fate=DUPLICATE, data=_jpeg(90, comment=b"hello")),
+        Case(kind="a phone's photo", fate=WRITTEN, data=photo),
+        Case(kind="a phone's photo without its second picture", fate=DUPLICATE, data=alone),
     ]
+
+
+TWINS = (
+    {"same picture, first", "same picture, second", "same pixels with a comment"},
+    {"a phone's photo", "a phone's photo without its second picture"},
+)
 
 
 def _no_images() -> list[Case]:
@@ -175,13 +281,33 @@ def _no_images() -> list[Case]:
         Case(kind="zip archive", fate="not_an_image", data=b"PK\x05\x06" + bytes(18)),
         Case(kind="PPM", fate="unsupported_format", data=encode(_pixels(26), "PPM")),
         Case(kind="PDF", fate="not_an_image", data=b"%PDF-1.4\n%%EOF"),
+        Case(kind="JPEG of 12 bits", fate="unsupported_format", data=_jpeg_of_12_bits()),
+        Case(
+            kind="BMP of 4 bits a color",
+            fate="unsupported_format",
+            name="m.bmp",
+            data=_bitfields_bmp(),
+        ),
     ]
 
 
 def _damaged_images() -> list[Case]:
     """Returns images that can't be decoded, and those that are too small or too large."""
     jpeg, png, webp = _jpeg(27), encode(_pixels(29), "PNG"), encode(_pixels(30), "WEBP")
+    middle = (jpeg.rindex(b"\xff\xda") + len(jpeg)) // 2
+    zeros = bytes(len(jpeg) - middle - 2)
     return [
+        Case(
+            kind="JPEG that ends with zeros",
+            fate="corrupt",
+            data=jpeg[:middle] + zeros + jpeg[-2:],
+        ),
+        Case(kind="half a JPEG with its end", fate="corrupt", data=jpeg[:middle] + jpeg[-2:]),
+        Case(
+            kind="JPEG with the end of another",
+            fate="corrupt",
+            data=jpeg[:middle] + encode(_pixels(52), "JPEG", quality=95)[middle - 200 :],
+        ),
         Case(kind="JPEG cut in half", fate="truncated", data=jpeg[: len(jpeg) // 2]),
         Case(kind="JPEG cut in its header", fate="truncated", data=_jpeg(28)[:6]),
         Case(kind="PNG cut in half", fate="truncated", name="i.png", data=png[: len(png) // 2]),
@@ -197,6 +323,11 @@ def _damaged_images() -> list[Case]:
             kind="5 pixels wide",
             fate="too_small",
             data=encode(_pixels(31, size=(60, 90)).resize((5, 90)), "JPEG"),
+        ),
+        Case(
+            kind="roll that becomes 2 pixels wide",
+            fate="too_small",
+            data=encode(_pixels(55, size=(40, 2000)), "JPEG"),
         ),
         Case(
             kind="larger than --max-input-mb",
@@ -245,7 +376,7 @@ def _heic() -> list[Case]:
     except ImportError:
         return []
     pillow_heif.register_heif_opener()
-    return [_written("HEIC", "l.heic", encode(_pixels(44), "HEIF"))]
+    return [_written("HEIC", "l.heic", encode(_pixels(44), "HEIF"), _pixels(44))]
 
 
 def write_cases(folder: Path) -> Path:

@@ -6,6 +6,12 @@ from typing import Any
 
 import numpy as np
 
+# Tells to turn an image by 90 degrees; editors leave it behind that have turned the pixels already.
+XMP = (
+    b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF '
+    b'xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><rdf:Description '
+    b'xmlns:tiff="http://ns.adobe.com/tiff/1.0/" tiff:Orientation="6"/></rdf:RDF></x:xmpmeta>'
+)
 _TYPE = {3: "H", 4: "I"}  # of TIFF's SHORT and LONG
 
 

@@ -11,6 +11,7 @@ pytest.importorskip("apache_beam")
 from beam_jobs.images.image import ImageOptions, store_image
 from tests.support.image_files import BOX, JPEG, RAW, SIZE, bounds_of_dark, decoded, drawn, oriented
 from tests.support.pictures import encode
+from tests.support.rare_images import XMP
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -80,13 +81,6 @@ def test_a_png_may_give_its_orientation_after_its_pixels() -> None:
     end = rest.index(b"IEND") - 4
     stored = store_image(rest[:end] + chunk + rest[end:], [BOX], JPEG)
     assert (stored.width, stored.height) == SIZE[::-1]
-
-
-XMP = (
-    b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF '
-    b'xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><rdf:Description '
-    b'xmlns:tiff="http://ns.adobe.com/tiff/1.0/" tiff:Orientation="6"/></rdf:RDF></x:xmpmeta>'
-)
 
 
 def with_xmp(format_: str, size: tuple[int, int], orientation: int | None = None) -> bytes:
