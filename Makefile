@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export UV_PYTHON_DOWNLOADS := never
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: demo test test-fast lint docs test-newest test-halves peers interop engines dist lock check-lock clean
+.PHONY: demo test test-fast lint docs test-newest test-halves test-pillows peers interop engines dist lock check-lock clean
 
 demo: .venv/ready
 	rm -rf $(DEMO)
@@ -66,6 +66,16 @@ test-newest: .venv-newest/ready
 test-halves: .venv-build/ready .venv-train/ready
 	.venv-build/bin/python -m pytest -n $(JOBS) --dist worksteal -m "not once and not docs"
 	.venv-train/bin/python -m pytest -n $(JOBS) --dist worksteal -m "not once and not docs"
+
+# Images with the oldest Pillow and simplejpeg that pyproject.toml allows, and with the newest: each lies in a folder that
+# Python looks into before the environment.
+PILLOWS := build/pillow
+test-pillows: .venv-build/ready
+	rm -rf $(PILLOWS)
+	$(UV) pip install --quiet --python .venv-build/bin/python --no-deps --target $(PILLOWS)/oldest pillow==11.0.0 simplejpeg==1.8.0
+	$(UV) pip install --quiet --python .venv-build/bin/python --no-deps --target $(PILLOWS)/newest pillow simplejpeg
+	for end in oldest newest; do PYTHONPATH=$(PILLOWS)/$$end .venv-build/bin/python -m pytest -n $(JOBS) --dist loadfile \
+	  tests/beam_jobs/images tests/end_to_end/test_odd_files.py || exit 1; done
 
 # tillroll beside other input pipelines, on a dataset directory: make peers DATA=data/receipts
 peers: .venv-peers/ready

@@ -1,4 +1,4 @@
-"""One receipt image: decoded, upright, 8-bit RGB or grayscale, fitted, stored; with Pillow only."""
+"""One receipt image: decoded, upright, 8-bit RGB or grayscale, fitted and stored."""
 
 import io
 import math
@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import PIL
+import simplejpeg
 import xxhash
 from PIL import Image, TiffImagePlugin, UnidentifiedImageError
 
@@ -25,7 +27,8 @@ except ImportError:
     pillow_heif = None
 else:
     pillow_heif.register_heif_opener()
-HEIF_VERSION = pillow_heif.__version__ if pillow_heif else None
+_HEIF_VERSION = pillow_heif.__version__ if pillow_heif else None
+DECODER_VERSIONS = (PIL.__version__, simplejpeg.__version__, _HEIF_VERSION)
 
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "TIFF", "BMP", "GIF", "HEIF")
 _KINDS = {b"II": "TIFF", b"MM": "TIFF", b"BM": "BMP", b"\xff\xd8": "JPEG", b"\x89P": "PNG"}

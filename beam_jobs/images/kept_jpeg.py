@@ -10,9 +10,6 @@ def kept_bytes(data: bytes) -> bytes | None:
 
     Pillow reads no further than the last row of pixels, TensorFlow up to the end marker. Cameras
     write data of their own behind it.
-
-    libjpeg warns of damage that leaves the markers whole, such as a flipped bit, and decodes what
-    it can; Pillow does not pass these warnings on. TensorFlow decodes such files, too.
     """
     # Without an end marker, one byte is left of the file, which the check refuses.
     data = data[: data.rfind(_END) + len(_END)]

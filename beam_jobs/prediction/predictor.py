@@ -11,9 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy.typing as npt
-import PIL
 
-from beam_jobs.images.image import HEIF_VERSION, ImageOptions
+from beam_jobs.images.image import DECODER_VERSIONS, ImageOptions
 from beam_jobs.images.image_file import file_of, image_file
 from beam_jobs.models.model import Model, PredictionError, load, tensorflow_version
 from beam_jobs.models.process import ModelProcess
@@ -83,7 +82,7 @@ class ChunkPredictor:
     def _digest(self, lines: Sequence[bytes]) -> bytes:
         # Not the model's path: the same model elsewhere is the same.
         model = asdict(replace(self.model, path=""))
-        made_by = [__version__, PIL.__version__, HEIF_VERSION, tensorflow_version(), self.seed]
+        made_by = [__version__, *DECODER_VERSIONS, tensorflow_version(), self.seed]
         made_by += [asdict(self.image), self.batch_size, model]
         return digest_of(json.dumps(made_by), lines)
 

@@ -8,9 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import PIL
 
-from beam_jobs.images.image import HEIF_VERSION, ImageOptions, StoredImage, store_image
+from beam_jobs.images.image import DECODER_VERSIONS, ImageOptions, StoredImage, store_image
 from beam_jobs.layouts.descriptors import Describer, Method
 from beam_jobs.models.model import tensorflow_version
 from beam_jobs.near_duplicates.fingerprinter import Fingerprinter
@@ -90,7 +89,7 @@ class ChunkPreparer:
         )
 
     def _digest(self, lines: Sequence[bytes], known: Known) -> bytes:
-        made_by = [__version__, PIL.__version__, HEIF_VERSION, asdict(self.image), self.seed]
+        made_by = [__version__, *DECODER_VERSIONS, asdict(self.image), self.seed]
         made_by.append([asdict(label) for label in self.labels])
         if known:
             made_by.append(sorted(known.items()))
