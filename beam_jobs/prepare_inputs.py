@@ -31,6 +31,7 @@ from beam_jobs.prepare.row_file import RowFile, WriteRows, read_chunks
 from beam_jobs.prepare.staging import write_marker
 from beam_jobs.shard_plan import check_rejections, count_and_example
 from beam_jobs.sharding.duplicates import Pixels
+from beam_jobs.shown import shortened
 from beam_jobs.sources.row import Row
 from beam_jobs.storage import files
 from beam_jobs.storage.files import ByteRange
@@ -108,7 +109,8 @@ def count_reasons(rejected: beam.PCollection[Rejected]) -> AsDict:
     """Counts the rejected inputs: reason to (their number, an example)."""
     return AsDict(
         rejected
-        | "CountReasons" >> beam.Map(lambda one: (one.reason, (1, f"{one.id}: {one.message}")))
+        | "CountReasons"
+        >> beam.Map(lambda one: (one.reason, (1, f"{shortened(one.id)}: {one.message}")))
         | "PerReason" >> beam.CombinePerKey(count_and_example)
     )
 
@@ -181,7 +183,7 @@ def _rejection(row: Row) -> Iterator[tuple[str, tuple[int, str]]]:
     """Yields (reason, (1, an example)) for a row that is rejected already."""
     if row.problem:
         reason, message = row.problem
-        yield reason, (1, f"{row.id}: {message}")
+        yield reason, (1, f"{shortened(row.id)}: {message}")
 
 
 class Preparer(Protocol):

@@ -5,6 +5,8 @@ Codes are stable: scripts may rely on them.
 
 from enum import StrEnum
 
+from beam_jobs.shown import MESSAGE_CHARACTERS, shortened
+
 
 class Reason(StrEnum):
     """Reason codes of the quarantine."""
@@ -44,6 +46,7 @@ class RejectionError(Exception):
     """An input goes to the quarantine instead of the dataset or the predictions."""
 
     def __init__(self, reason: Reason, message: str) -> None:
+        message = shortened(message, MESSAGE_CHARACTERS)
         super().__init__(reason, message)
         self.reason = reason
         self.message = message

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from beam_jobs.rejection import Reason, RejectionError
+from beam_jobs.shown import shown
 from beam_jobs.sources.row import Box
 
 EXIF_TRANSPOSED = (5, 6, 7, 8)  # orientations that swap width and height
@@ -44,8 +45,8 @@ def relative_boxes(
         *corners, text = boxes[int(flat.argmax())]
         raise RejectionError(
             Reason.BOX_OUTSIDE,
-            f"box ({', '.join(f'{side:g}' for side in corners)}) {text!r} has no area inside the "
-            f"image of {size[0]}×{size[1]} pixels",
+            f"box ({', '.join(f'{side:g}' for side in corners)}) {shown(text)} has no area inside "
+            f"the image of {size[0]}×{size[1]} pixels",
         )
     sides = inside / ends
     if orientation in _TURNS:

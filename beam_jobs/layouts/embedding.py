@@ -11,6 +11,7 @@ from beam_jobs.images.image_file import file_of
 from beam_jobs.layouts.clusters import max_value
 from beam_jobs.models.model import PredictionError, load
 from beam_jobs.models.saved_model import SavedModel
+from beam_jobs.shown import shown
 from beam_jobs.sources.row import Row
 from schemas.layout_centroids import Descriptors
 from schemas.predictions import ModelOutput
@@ -65,7 +66,7 @@ def describe_by_model(
     except PredictionError as error:
         if len(receipts) == 1:
             raise BuildError(
-                f"the model {model.path} refuses the image of {receipts[0][0].id!r}: {error}; "
+                f"the model {model.path} refuses the image of {shown(receipts[0][0].id)}: {error}; "
                 "leave that receipt out, or find layouts by another model"
             ) from error
         return np.concatenate([describe_by_model(model, [receipt]) for receipt in receipts])
@@ -74,7 +75,7 @@ def describe_by_model(
     if not finite.all():
         receipt = receipts[int(finite.argmin())][0]
         raise BuildError(
-            f"the model {model.path} gives an embedding of {receipt.id!r} that is not finite: "
+            f"the model {model.path} gives an embedding of {shown(receipt.id)} that is not finite: "
             "leave that receipt out, or find layouts by another model"
         )
     return _as_whole_numbers(embeddings)

@@ -24,6 +24,7 @@ from beam_jobs.prepare.known import Known
 from beam_jobs.prepare.prepared_chunk import PreparedChunk
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.rejection import Reason, RejectionError
+from beam_jobs.shown import shortened, shown
 from beam_jobs.sources.row import Row
 from schemas import __version__
 from schemas.receipt import Feature
@@ -156,7 +157,7 @@ class _PredictionWriter(ChunkWriter):
         first = ready[0].row
         try:
             if not self.task.apart:
-                name = f"the predictions of {first.uri} (id {first.id!r})"
+                name = f"the predictions of {shortened(first.uri)} (id {shown(first.id)})"
                 self.task.watchdog.begin(f"{name} and {len(ready) - 1} others")
             outputs = self._model.predict([one.file for one in ready])
         except PredictionError as error:

@@ -21,6 +21,7 @@ from beam_jobs.prepare.prepared_chunk import PreparedChunk
 from beam_jobs.prepare.references import labels_hash
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.rejection import Reason, RejectionError
+from beam_jobs.shown import shown
 from beam_jobs.sources.row import Row
 from schemas import __version__
 from schemas.example import encode_example
@@ -185,7 +186,8 @@ def _check_known(row: Row, old: tuple[Key, int], new: tuple[Key, int]) -> None:
         other = "another image" if old[0] != new[0] else "other labels or boxes"
         raise RejectionError(
             Reason.DUPLICATE_ID,
-            f"id {row.id!r} is in the dataset already, with {other}: give every receipt its own id",
+            f"id {shown(row.id)} is in the dataset already, with {other}: give every receipt its "
+            "own id",
         )
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from beam_jobs.errors import BuildError
 from beam_jobs.rejection import Reason
+from beam_jobs.shown import shown
 from beam_jobs.sources.row import Row
 
 Repeats = tuple[int, bytes]  # rows with an id that a row before has, and one of them as bytes
@@ -36,9 +37,9 @@ def check_ids(inputs: int, repeats: Repeats, *, max_bad_fraction: float) -> None
     if count > max_bad_fraction * inputs:
         raise BuildError(
             f"at least {count:,} of {inputs:,} inputs have the id of another input, such as "
-            f"{Row.from_bytes(example).id!r}, more than --max-bad-fraction {max_bad_fraction:g} "
-            "allows; no image was read. Give every receipt its own id, or name the column that "
-            "holds the ids with --columns id=NAME."
+            f"{shown(Row.from_bytes(example).id)}, more than --max-bad-fraction "
+            f"{max_bad_fraction:g} allows; no image was read. Give every receipt its own id, or "
+            "name the column that holds the ids with --columns id=NAME."
         )
 
 
@@ -53,7 +54,9 @@ def unique_rows(serialized_rows: Iterable[bytes]) -> Iterator[Row]:
     seen: dict[str, str] = {}
     for row, _ in rows:
         if row.id in seen and row.problem is None:
-            message = f"id {row.id!r} is taken by {seen[row.id]}: give every receipt its own id"
+            message = (
+                f"id {shown(row.id)} is taken by {seen[row.id]}: give every receipt its own id"
+            )
             yield replace(row, problem=(Reason.DUPLICATE_ID, message))
         else:
             yield row

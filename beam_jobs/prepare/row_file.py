@@ -29,6 +29,7 @@ from beam_jobs.prepare.chunks import bucket_count, chunk_count, range_shift
 from beam_jobs.prepare.references import hash_words
 from beam_jobs.prepare.repeated_ids import NO_REPEATS, Repeats
 from beam_jobs.prepare.staging import Staging
+from beam_jobs.shown import shown
 from beam_jobs.sources.row import Row
 from beam_jobs.storage import files
 from beam_jobs.storage.files import ByteRange
@@ -157,8 +158,8 @@ def read_chunks(bucket: int, ranges: Iterable[ByteRange], inputs: int) -> dict[i
         if count > _MAX_ROWS:
             raise BuildError(
                 f"more than {_MAX_ROWS:,} inputs have the same few ids, such as "
-                f"{Row.from_bytes(line).id!r}, and one worker would have to hold them all: give "
-                "every receipt its own id"
+                f"{shown(Row.from_bytes(line).id)}, and one worker would have to hold them all: "
+                "give every receipt its own id"
             )
     return chunks
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from beam_jobs.errors import TRY_AGAIN, BuildError
 from beam_jobs.sharding.splits import IntArray
+from beam_jobs.shown import shown
 
 
 class Histogram(beam.CombineFn):
@@ -44,8 +45,8 @@ def check_layouts(
     counts = np.bincount(codes, minlength=len(layouts))
     for code in np.flatnonzero(counts != expected)[:1].tolist():
         raise BuildError(
-            f"{shard} holds {counts[code]} records of layout {layouts[code]!r}, but the plan gives "
-            f"it {expected[code]}: {TRY_AGAIN}"
+            f"{shard} holds {counts[code]} records of layout {shown(layouts[code])}, but the plan "
+            f"gives it {expected[code]}: {TRY_AGAIN}"
         )
 
 

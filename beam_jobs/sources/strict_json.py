@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+from beam_jobs.shown import shown
+
 
 def loads(text: str | bytes) -> Any:
     """Parses a JSON text.
@@ -17,6 +19,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, value in pairs:
         if key in result:
-            raise ValueError(f"the key {key!r} comes twice")
+            raise ValueError(f"the key {shown(key)} comes twice")
         result[key] = value
     return result

@@ -9,6 +9,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
+from beam_jobs.shown import shown
 from beam_jobs.storage import files
 from beam_jobs.storage.checksums import ChecksumReader
 from schemas.example import decode_example
@@ -46,7 +47,7 @@ class Fault:
 
     def __str__(self) -> str:
         place = "" if self.record is None else f", record {self.record} at byte {self.offset}"
-        receipt = "" if self.id is None else f" (id {self.id!r})"
+        receipt = "" if self.id is None else f" (id {shown(self.id)})"
         return f"{self.file}{place}: {self.message}{receipt}"
 
 
@@ -167,7 +168,7 @@ def share_faults(
         yield Fault(
             file=files.join(directory, part.shards[number].name),
             message=f"holds {actual[layout]} records of layout "
-            f"{manifest.vocabularies[LAYOUT][layout]!r}, its fair share is {expected[layout]}",
+            f"{shown(manifest.vocabularies[LAYOUT][layout])}, its fair share is {expected[layout]}",
         )
 
 
@@ -207,8 +208,9 @@ def _check_excluded(
         if (record.id, record.offset) != (id_, offset):
             yield Fault(
                 file=files.join(directory, excluded_name(manifest.version)),
-                message=f"leaves out record {record.position} of {shard.name} as id {record.id!r} "
-                f"at byte {record.offset}, the index has id {id_!r} at byte {offset} there",
+                message=f"leaves out record {record.position} of {shard.name} as id "
+                f"{shown(record.id)} at byte {record.offset}, the index has id {shown(id_)} at "
+                f"byte {offset} there",
             )
 
 
@@ -363,7 +365,7 @@ def _index_contradiction(values: Mapping[str, Any], index: RecordIndex, number: 
     pairs += [(id_feature(name), codes[number].item()) for name, codes in index.categories.items()]
     for name, indexed in pairs:
         if values[name] != indexed:
-            return f"has {name} {values[name]!r}, its index row says {indexed!r}"
+            return f"has {name} {shown(values[name])}, its index row says {shown(indexed)}"
     return ""
 
 
@@ -374,5 +376,6 @@ def _vocabulary_contradiction(values: Mapping[str, Any], manifest: Manifest) -> 
         if not 0 <= code < len(vocabulary):
             return f"has {id_feature(name)} {code}, the manifest has {len(vocabulary)} values"
         if vocabulary[code] != value:
-            return f"says {name} {value!r}, but {id_feature(name)} {code} is {vocabulary[code]!r}"
+            meant = shown(vocabulary[code])
+            return f"says {name} {shown(value)}, but {id_feature(name)} {code} is {meant}"
     return ""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from beam_jobs.shown import shown
 from beam_jobs.storage import files
 from beam_jobs.storage.checksums import ChecksumReader, checksum
 from beam_jobs.verification.shard import Fault, checksum_faults, hash_ids
@@ -110,7 +111,8 @@ def check_least_certain(
             receipt.split not in manifest.splits
             or receipt.layout not in manifest.vocabularies[LAYOUT]
         ):
-            message = f"names split {receipt.split!r} and layout {receipt.layout!r}: one is unknown"
+            split, layout = shown(receipt.split), shown(receipt.layout)
+            message = f"names split {split} and layout {layout}: one is unknown"
             yield Fault(file=path, id=receipt.id, message=message)
 
 
