@@ -8,7 +8,6 @@ from typing import get_args
 from beam_jobs.arguments.common import (
     IMAGES,
     SHARDING,
-    absolute,
     add_columns,
     add_running,
     add_table,
@@ -22,7 +21,10 @@ from beam_jobs.images.image import ImageOptions
 from beam_jobs.layouts.descriptors import ONE_LAYOUT, LayoutFrom, Method, find_method
 from beam_jobs.options import BuildOptions
 from beam_jobs.sharding.splits import parse_fractions
+from beam_jobs.shown import shown
+from beam_jobs.sources.names import normalized
 from beam_jobs.sources.source import INPUT_FORMATS, Source
+from beam_jobs.storage.paths import absolute
 from beam_jobs.writing.output import read_base, read_centroids
 from schemas.command_line import CommandParser, Flag, Options
 from schemas.manifest import Manifest
@@ -191,6 +193,7 @@ def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOpt
             "model=DIR, with that model"
         )
     _check_descriptors(output, manifest, find_method(layout_from, model))
+    _check_names(output, manifest)
     source = _read_source(args, layout_from)
     pairs = [
         ("--label", set(source.labels), set(manifest.labels)),
@@ -248,6 +251,16 @@ def _check_descriptors(output: str, manifest: Manifest, method: Method | None) -
         f"{f'version {method.version}' if method else 'no such way'}: append with the tillroll "
         "that found them, or build the dataset again"
     )
+
+
+def _check_names(output: str, manifest: Manifest) -> None:
+    """Raises BuildError if names of a dataset have another form of Unicode than new ones."""
+    for category, values in manifest.vocabularies.items():
+        if odd := [value for value in values if normalized(value) != value]:
+            raise BuildError(
+                f"{category} {shown(odd[0])} in {output} is not in Unicode's form NFC, as an older "
+                "tillroll wrote it: build the dataset again"
+            )
 
 
 def _read_source(args: argparse.Namespace, layout_from: LayoutFrom) -> Source:

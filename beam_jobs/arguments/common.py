@@ -14,6 +14,7 @@ from beam_jobs.sources.decompress import compression
 from beam_jobs.sources.source import COLUMNS, InputFormat, Source
 from beam_jobs.sources.tables import has_pattern_folder
 from beam_jobs.storage import files
+from beam_jobs.storage.paths import absolute
 from schemas.command_line import Flag, Options, parse_value
 from schemas.receipt import Label
 
@@ -152,8 +153,8 @@ def read_source(
     Raises:
       ValueError: an argument has a value that is not allowed.
     """
-    source_format = _input_format(args.input, args.input_format)
     path = absolute(args.input).rstrip("/") or "/"
+    source_format = _input_format(path, args.input_format)
     columns = _pairs(args.columns, "--columns")
     if unknown := columns.keys() - set(COLUMNS):
         raise ValueError(f"--columns knows {', '.join(COLUMNS)}, not {', '.join(sorted(unknown))}")
@@ -183,15 +184,19 @@ def _input_format(path: str, name: InputFormat | Literal["auto"]) -> InputFormat
     if name != "auto":
         return name
     tables: tuple[InputFormat, ...] = ("csv", "jsonl", "parquet")
-    plain = path.rstrip("/")
+    plain = path.rstrip("/").lower()
     plain = plain.removesuffix(compression(plain))
     for table in tables:
         if plain.endswith(f".{table}"):
             return table
-    folders = [files.join(files.escape(path), name, "*") for name in ("img", "box", "key")]
-    if all(files.list_files(folder) for folder in folders):
+    if all(_has_files(path, folder) for folder in ("img", "box", "key")):
         return "sroie"
-    if FileSystems.get_scheme(path) is None and not Path(path).is_dir():
+    if all(_has_files(path, folder) for folder in ("img", "box", "entities")):
+        raise ValueError(
+            f"--input {path} holds SROIE as it is downloaded: make entities/X.txt key/X.json, and "
+            "box/X.txt box/X.csv"
+        )
+    if files.is_local(path) and not Path(path).is_dir():
         raise ValueError(
             f"--input {path} is neither a folder nor named .csv, .jsonl or .parquet: check the "
             "path, or set --input-format"
@@ -199,11 +204,8 @@ def _input_format(path: str, name: InputFormat | Literal["auto"]) -> InputFormat
     return "folder"
 
 
-def absolute(path: str) -> str:
-    """Returns a path that means the same in any process."""
-    if FileSystems.get_scheme(path) is not None:
-        return path
-    return str(Path(path).absolute())
+def _has_files(path: str, folder: str) -> bool:
+    return bool(files.list_files(files.join(files.escape(path), folder, "*")))
 
 
 def _folder(path: str) -> str:

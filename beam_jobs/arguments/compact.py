@@ -6,7 +6,6 @@ from typing import Any
 
 from beam_jobs.arguments.common import (
     SHARDING,
-    absolute,
     add_running,
     parse_layout_from,
     parse_shards,
@@ -15,6 +14,7 @@ from beam_jobs.arguments.common import (
 from beam_jobs.errors import BuildError
 from beam_jobs.layouts.descriptors import FOUND
 from beam_jobs.options import CompactOptions
+from beam_jobs.storage.paths import absolute
 from beam_jobs.writing.output import read_base
 from schemas.command_line import CommandParser, Flag, Options
 

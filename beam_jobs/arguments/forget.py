@@ -2,9 +2,10 @@
 
 import argparse
 
-from beam_jobs.arguments.common import absolute, add_running
+from beam_jobs.arguments.common import add_running
 from beam_jobs.options import ForgetOptions
 from beam_jobs.storage import files
+from beam_jobs.storage.paths import absolute
 from beam_jobs.writing.output import read_base
 from schemas.command_line import CommandParser
 

@@ -4,7 +4,6 @@ import argparse
 
 from beam_jobs.arguments.common import (
     IMAGES,
-    absolute,
     add_columns,
     add_running,
     add_table,
@@ -16,6 +15,7 @@ from beam_jobs.options import RowSource
 from beam_jobs.prediction.options import PredictOptions
 from beam_jobs.prediction.records import RecordSource
 from beam_jobs.storage import files
+from beam_jobs.storage.paths import absolute
 from beam_jobs.writing.output import read_manifest
 from schemas.command_line import CommandParser, Flag, Options
 from schemas.file_names import COMPLETED

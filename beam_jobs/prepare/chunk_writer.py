@@ -21,10 +21,17 @@ from beam_jobs.images.watchdog import ImageWatchdog
 from beam_jobs.prepare.prepared_chunk import PreparedChunk, Rejected
 from beam_jobs.prepare.references import hash_words, make_references
 from beam_jobs.prepare.repeated_ids import unique_rows
-from beam_jobs.prepare.source_versions import MISSING, UNKNOWN, are_current, source_versions
+from beam_jobs.prepare.source_versions import (
+    MISSING,
+    UNKNOWN,
+    are_current,
+    in_existing_forms,
+    source_versions,
+)
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.rejection import Reason, RejectionError
-from beam_jobs.sources.row import Box, Row
+from beam_jobs.shown import shortened, shown
+from beam_jobs.sources.row import MAX_SOURCE_CHARACTERS, Box, Row
 from beam_jobs.storage import files
 from beam_jobs.storage.checksums import ChecksumReader, RunningChecksum
 from schemas.example import encode_example
@@ -156,7 +163,7 @@ class ChunkWriter(ABC):
           RejectionError: preparing fails with an error that is not foreseen.
           BuildError: this machine has too little memory.
         """
-        name = f"{row.uri} (id {row.id!r})"
+        name = f"{row.uri} (id {shown(row.id)})"
         try:
             if not self.task.apart:
                 self.task.watchdog.begin(name)
@@ -262,6 +269,7 @@ def write_chunk(
     files.write(begun, b"without the .npz file beside it, this chunk was not finished\n")
     rows = list(unique_rows(lines))
     versions = source_versions(row.uri for row in rows if row.uri)  # before they are read
+    rows, versions = in_existing_forms(rows, versions)
     with (
         files.create(records) as output,
         ImageProcess(image) as process,
@@ -315,7 +323,7 @@ def _rejected_example(row: Row, data: bytes, error: RejectionError) -> bytes:
             "uri": row.uri,
             "reason": error.reason.value,
             "message": error.message,
-            "source": row.source or row.to_bytes().decode(),
+            "source": row.source or shortened(row.to_bytes().decode(), MAX_SOURCE_CHARACTERS),
             "bytes": data,
         },
     )

@@ -2,15 +2,35 @@
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+from apache_beam.metrics import Metrics
 
 from beam_jobs.errors import BuildError
 from beam_jobs.sources.row import Row, make_row
 from beam_jobs.sources.store_folders import entries, files_below
 from beam_jobs.storage import files
 
-_SYSTEM_FILES = ("", "thumbs.db", "desktop.ini")  # "" names the placeholder of a folder in a store
+# In lower case. "" names the placeholder of a folder in a store.
+_SYSTEM_FILES = frozenset(
+    (
+        *("", "thumbs.db", "ehthumbs.db", "ehthumbs_vista.db", "desktop.ini", "autorun.inf"),
+        *("icon\r", "picasa.ini", "zbthumbnail.info", "pspbrwse.jbf", "desktop db", "desktop df"),
+    )
+)
+_SYSTEM_FOLDERS = frozenset(
+    (
+        *("@eadir", "@tmp", "#recycle", "#snapshot"),  # of Synology
+        *("@recycle", "@recently-snapshot", "@__thumb"),  # of QNAP
+        *("$recycle.bin", "recycler", "recycled", "system volume information"),  # of Windows
+        *("__macosx", "network trash folder", "temporary items"),  # of macOS
+        *("lost+found", "lost.dir", "~snapshot"),  # of Linux, Android and NetApp
+    )
+)
 _PLACEHOLDER_SUFFIX = "_$folder$"  # of Hadoop's placeholders
+_SYSTEM_SUFFIXES = (_PLACEHOLDER_SUFFIX, "@SynoEAStream", "@SynoResource")  # of Synology
+PASSED_OVER = "passed_over"  # the counter of system files and folders
+_passed_over = Metrics.counter("tillroll", PASSED_OVER)
 
 
 def folder_parts(folder: str) -> Iterator[str]:
@@ -26,15 +46,32 @@ def folder_rows(
 ) -> Iterator[Row]:
     """Yields the rows of the files in a part of a folder, except those of system files.
 
+    Each system file, or folder of them, counts in `PASSED_OVER`.
+
     Raises:
       BuildError: a folder can't be listed.
     """
     # Beam would read no link to a local folder, and would not say so.
     local = files.is_local(part)
-    paths = local_files_below(part.rstrip("/") or "/") if local else files_below(part)
+    paths = (
+        local_files_below(part.rstrip("/") or "/", pass_over=_count) if local else files_below(part)
+    )
     for path in paths:
-        if not is_system_file(below(path, folder)):
+        if is_input(below(path, folder)):
             yield folder_row(path, folder=folder, images_only=images_only, layout=layout)
+
+
+def is_input(path: str) -> bool:
+    """Returns whether a file below a folder is an input, and counts it if a system made it."""
+    if is_system_file(path):
+        _count(path)
+        return False
+    return True
+
+
+def _count(path: str) -> None:
+    if path and not path.endswith(("/", _PLACEHOLDER_SUFFIX)):  # these say that a folder is there
+        _passed_over.inc()
 
 
 def folder_row(
@@ -66,16 +103,23 @@ def below(path: str, folder: str) -> str:
 def is_system_file(path: str) -> bool:
     """Returns whether a file below a folder belongs to a system or a store, and is not an input.
 
-    Its name or that of a folder around it begins with a dot, or it is Thumbs.db, desktop.ini or
-    the placeholder of a folder in an object store.
+    Its name or that of a folder around it begins with a dot or is one that a system, a NAS or a
+    store gives, such as Thumbs.db and @eaDir.
     """
     *_, name = parts = path.split("/")
-    hidden = any(part.startswith(".") for part in parts)
-    return hidden or name.lower() in _SYSTEM_FILES or name.endswith(_PLACEHOLDER_SUFFIX)
+    return (
+        any(part.startswith(".") or part.lower() in _SYSTEM_FOLDERS for part in parts)
+        or name.lower() in _SYSTEM_FILES
+        or name.endswith(_SYSTEM_SUFFIXES)
+    )
 
 
-def local_files_below(root: str) -> Iterator[str]:
+def local_files_below(
+    root: str, *, pass_over: Callable[[str], None] = lambda path: None
+) -> Iterator[str]:
     """Yields the path of every file below a local folder, also behind links; no system files.
+
+    `pass_over` is called with the name of each system file or folder.
 
     A folder is walked once, by its own name if it has one below `root`, and otherwise by the first
     link to it. So the walk ends where folders link to each other.
@@ -94,6 +138,7 @@ def local_files_below(root: str) -> Iterator[str]:
         walked.add(real_path)
         for entry in _local_entries(folder):
             if is_system_file(entry.name):
+                pass_over(entry.name)
                 continue
             if not _is_folder(entry):
                 yield entry.path

@@ -11,26 +11,68 @@ from typing import Any
 
 import pyarrow as pa
 from apache_beam.io.filesystem import FileMetadata
-from pyarrow.parquet import ParquetFile
+from pyarrow.parquet import FileMetaData, ParquetFile
 
 from beam_jobs.errors import BuildError
+from beam_jobs.shown import shortened
+from beam_jobs.sources.names import MAX_CHARACTERS
 from beam_jobs.storage import files
 
 _BATCH_ROWS = 1 << 10  # turned into Python objects at a time
 
+_TO_FILES = "write the images to files, and name these in the column"
+
 RowGroup = tuple[str, int, int]  # path, size of the file in bytes, number of the row group
 
 
-def read_header(table: FileMetadata) -> tuple[list[str], list[RowGroup]]:
+def read_header(
+    table: FileMetadata, *, names: Collection[str], labels: Collection[str]
+) -> tuple[list[str], list[RowGroup]]:
     """Reads the names of a table's columns, and lists its row groups.
 
+    Args:
+      table: the file.
+      names: columns that hold names, such as that of the image.
+      labels: columns with labels.
+
     Raises:
-      BuildError: the file can't be read as Parquet.
+      BuildError: the file can't be read as Parquet, or a column holds neither text nor numbers.
     """
     path, size_bytes = table.path, table.size_in_bytes
     with _opened(path, size_bytes) as file:
+        schema = file.schema_arrow
+        for field in schema:
+            if field.name in names or field.name in labels:
+                _check_type(path, field)
+            if field.name in names:
+                _check_size(path, field, file.metadata)
         groups = [(path, size_bytes, number) for number in range(file.num_row_groups)]
-        return file.schema_arrow.names, groups
+        return schema.names, groups
+
+
+def _check_type(path: str, field: pa.Field) -> None:
+    """Raises BuildError if a column has no type of text or numbers, or one that Python lacks."""
+    types = pa.types
+    type_ = field.type.value_type if types.is_dictionary(field.type) else field.type
+    column = f"{path}: column {field.name} is of type {shortened(str(type_))}"
+    if types.is_nested(type_) and _holds_bytes(type_):
+        raise BuildError(f"{column} and seems to hold images: {_TO_FILES}")
+    if types.is_nested(type_) or types.is_boolean(type_):
+        raise BuildError(f"{column}, must be text or numbers: write it anew as one of these")
+    if getattr(type_, "unit", "") == "ns" or types.is_duration(type_) or types.is_interval(type_):
+        raise BuildError(f"{column}, which Python has not: cast it to text (string), or to int64")
+
+
+def _check_size(path: str, field: pa.Field, metadata: FileMetaData) -> None:
+    """Raises BuildError if the values of a column are too long for names, before any is read."""
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            mean_bytes = column.total_uncompressed_size / max(column.num_values, 1)
+            if column.path_in_schema == field.name and mean_bytes > MAX_CHARACTERS:
+                raise BuildError(
+                    f"{path}: column {field.name} has values of {mean_bytes:,.0f} bytes and seems "
+                    f"to hold images: {_TO_FILES}"
+                )
 
 
 def read_rows(group: RowGroup, columns: Collection[str]) -> Iterator[dict[str, Any]]:

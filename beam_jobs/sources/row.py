@@ -1,20 +1,27 @@
 """A row: one receipt as its source describes it, never with image bytes."""
 
 import math
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import orjson
 
 from beam_jobs.rejection import Reason, RejectionError
+from beam_jobs.shown import MESSAGE_CHARACTERS, shortened, shown
 from beam_jobs.sources import strict_json
+from beam_jobs.sources.names import is_absent, normalized, parse_key, parse_name
 from schemas.receipt import LAYOUT, Label
 
 Box = tuple[float, float, float, float, str]  # xmin, ymin, xmax, ymax in pixels, transcript
-_SHOWN_CHARACTERS = 100  # of a value, in a message
 _MAX_FLOAT32 = 3.4028234663852886e38
+_MIN_FLOAT32 = 1.1754943508222875e-38  # smaller ones have fewer digits
+_EXACT_AMOUNTS = 2**16  # up to which float32 has numbers within half a cent of each other
+_MAX_EXACT = 2**53
+MAX_SOURCE_CHARACTERS = 1 << 16  # of a row in the quarantine: one with hundreds of boxes is whole
+_FLOAT32 = struct.Struct("<f")
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
@@ -55,13 +62,16 @@ class Row:
 
 
 def rejected_row(source: str, reason: Reason, message: str, *, id_: str = "", uri: str = "") -> Row:
-    """Makes a row that goes to the quarantine; without an id it is named after its contents."""
+    """Makes a row that goes to the quarantine; without an id it is named after its contents.
+
+    A source that is longer than 65,536 characters is cut: a column may hold images.
+    """
     source, message, id_, uri = (_unicode(text) for text in (source, message, id_, uri))
     return Row(
         id=id_ or f"row:{blake2b(source.encode(), digest_size=8).hexdigest()}",
         uri=uri,
-        problem=(reason, message),
-        source=source,
+        problem=(reason, shortened(message, MESSAGE_CHARACTERS)),
+        source=shortened(source, MAX_SOURCE_CHARACTERS),
     )
 
 
@@ -80,17 +90,16 @@ def make_row(
     """Checks the values that a source read and gives labels their types.
 
     The first fault found becomes the `problem` of the row. Where no layout is needed, that of a row
-    without one is "".
+    without one is "". Names are in Unicode's form NFC, but for `uri`, which is the file's own.
     """
     try:
         values = {label.name: _typed(label, raw_labels.get(label.name)) for label in labels}
         names = {label.name for label in labels if label.type == "category"}
-        layout_name = "" if _absent(layout) and not needs_layout else _layout_name(layout)
-        group_name = "" if _absent(group) else str(group).strip()
-        _check_one_line("layout", layout_name)
-        _check_one_line("group", group_name)
+        layout_name, group_name = _name("layout", layout), _name("group", group)
+        if needs_layout and not layout_name:
+            raise RejectionError(Reason.LAYOUT_MISSING, "the receipt has no layout")
         row = Row(
-            id=id_,
+            id=normalized(id_),
             uri=uri,
             group=group_name,
             categories={LAYOUT: layout_name} | {name: str(values[name]) for name in names},
@@ -100,26 +109,31 @@ def make_row(
         _check_unicode(row)
         return row
     except UnicodeEncodeError as error:
-        return rejected_row(source, Reason.BAD_ROW, f"not Unicode: {error}", id_=id_, uri=uri)
+        message = _not_unicode(uri, error)
+        return rejected_row(source, Reason.BAD_ROW, message, id_=id_, uri=uri)
     except RejectionError as error:
         return rejected_row(source, error.reason, error.message, id_=id_, uri=uri)
 
 
-def _layout_name(layout: Any) -> str:
-    if _absent(layout):
-        raise RejectionError(Reason.LAYOUT_MISSING, "the receipt has no layout")
-    if isinstance(layout, list | dict | bool):
-        raise RejectionError(Reason.LABEL_TYPE, f"the layout must be a name, got {_shown(layout)}")
-    return str(layout).strip()
+def _name(kind: Literal["layout", "group"], raw: Any) -> str:
+    try:
+        name = (parse_name if kind == "layout" else parse_key)(kind, raw)
+        if _has_line_break(name):
+            raise ValueError(
+                f"the {kind} must be one line, got {shown(name)}: in a CSV file, look for a stray "
+                "quote"
+            )
+    except ValueError as error:
+        raise RejectionError(Reason.LABEL_TYPE, str(error)) from error
+    return name
 
 
-def _check_one_line(kind: str, name: str) -> None:
-    if _has_line_break(name):
-        raise RejectionError(
-            Reason.LABEL_TYPE,
-            f"the {kind} must be one line, got {_shown(name)}: in a CSV file, look for a "
-            "stray quote",
-        )
+def _not_unicode(uri: str, error: UnicodeEncodeError) -> str:
+    try:
+        uri.encode()
+    except UnicodeEncodeError:
+        return "the name of the file is not UTF-8: rename it, for example with convmv"
+    return f"a text is not Unicode: {error}"
 
 
 def _check_unicode(row: Row) -> None:
@@ -141,7 +155,7 @@ def parse_boxes(raw: Any) -> tuple[Box, ...]:
     Raises:
       RejectionError: the value has another form or a number in it is not finite.
     """
-    if _absent(raw):
+    if is_absent(raw):
         return ()
     try:
         items = strict_json.loads(raw) if isinstance(raw, str | bytes) else raw
@@ -158,12 +172,22 @@ def parse_boxes(raw: Any) -> tuple[Box, ...]:
     ) as error:
         raise RejectionError(
             Reason.BOXES_INVALID,
-            f"boxes must be a list of objects with {', '.join(_SIDES)} and text: {error!r}",
+            f"boxes must be a list of objects with {', '.join(_SIDES)} and text: "
+            f"{shortened(repr(error))}",
         ) from error
     for box in boxes:
         # One sum instead of four calls: it is not finite if a side is not.
         if not math.isfinite(box[0] + box[1] + box[2] + box[3]):
-            raise RejectionError(Reason.BOXES_INVALID, f"box {box} has a side that is not finite")
+            raise RejectionError(
+                Reason.BOXES_INVALID, f"box {shown(box)} has a side that is not finite"
+            )
+    # The first box of a receipt in pixels ends this test.
+    if boxes and all(max(box[:4]) <= 1 for box in boxes):
+        raise RejectionError(
+            Reason.BOXES_INVALID,
+            f"all boxes lie within one pixel, such as {shown(boxes[0])}: they seem to be fractions "
+            "of the image, write pixels",
+        )
     return boxes
 
 
@@ -184,7 +208,7 @@ def _plain(raw: Any) -> Any:
 
 
 def _typed(label: Label, raw: Any) -> str | int | float:
-    if _absent(raw):
+    if is_absent(raw):
         raise RejectionError(Reason.LABEL_MISSING, f"label {label.name} has no value")
     try:
         if isinstance(raw, list | dict | bool):
@@ -197,28 +221,40 @@ def _typed(label: Label, raw: Any) -> str | int | float:
                 raise ValueError("does not fit 64 bits")
         elif label.type == "float":
             value = number(raw)
-            if not abs(value) <= _MAX_FLOAT32:  # also rejects NaN
-                raise ValueError("not a finite float32")
-        else:
+            _check_float32(value)
+        elif label.type == "string":
             value = str(raw).strip()
-            if label.type == "category" and _has_line_break(value):
+        else:
+            value = parse_name("category", raw)
+            if _has_line_break(value):
                 raise ValueError("a category is one line; in a CSV file, look for a stray quote")
     except (ValueError, TypeError, OverflowError) as error:
         raise RejectionError(
             Reason.LABEL_TYPE,
-            f"label {label.name} must be {label.type}, got {_shown(raw)}: {error}",
+            f"label {label.name} must be {label.type}, got {shown(raw)}: {shortened(str(error))}",
         ) from error
     return value
+
+
+def _check_float32(value: float) -> None:
+    """Raises ValueError if float32 does not hold a number, or changes an amount of money.
+
+    The total 16777217 would become 16777216, and 1234567.89 would become 1234567.88. Any number
+    with more than two decimals is taken for a measurement: 6e-8 of it at most is lost.
+    """
+    if not abs(value) <= _MAX_FLOAT32:  # also rejects NaN
+        raise ValueError("not a finite float32")
+    if 0 < abs(value) < _MIN_FLOAT32:
+        raise ValueError("too small for a float32")
+    if _EXACT_AMOUNTS <= abs(value) < _MAX_EXACT and value == round(value, 2):
+        [stored] = _FLOAT32.unpack(_FLOAT32.pack(value))
+        if round(stored, 2) != value:
+            raise ValueError(f"as float32 it is {stored:.2f}; declare the label int or string")
 
 
 def _has_line_break(name: str) -> bool:
     """Returns whether a name holds a line break, as it does where a stray quote joined lines."""
     return "\n" in name or "\r" in name
-
-
-def _shown(raw: Any) -> str:
-    text = repr(raw)
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def _unicode(text: str) -> str:
@@ -228,10 +264,4 @@ def _unicode(text: str) -> str:
 def _text(raw: Any) -> str:
     if isinstance(raw, str):
         return raw if raw.strip() else ""
-    return "" if _absent(raw) else str(raw)
-
-
-def _absent(raw: Any) -> bool:
-    if isinstance(raw, str):
-        return not raw.strip()
-    return raw is None or (isinstance(raw, float) and math.isnan(raw))
+    return "" if is_absent(raw) else str(raw)

@@ -14,18 +14,25 @@ from typing import Any, Literal
 
 import apache_beam as beam
 from apache_beam.io.filesystem import FileMetadata
-from apache_beam.io.filesystems import FileSystems
 
 from beam_jobs.errors import BuildError
 from beam_jobs.rejection import Reason
+from beam_jobs.shown import MESSAGE_CHARACTERS, shortened, shown
 from beam_jobs.sources import strict_json
-from beam_jobs.sources.folders import below, folder_parts, folder_rows, is_system_file
+from beam_jobs.sources.folders import below, folder_parts, folder_rows, is_input
+from beam_jobs.sources.names import (
+    normalized,
+    parse_key,
+    parse_name,
+    without_words_for_nothing,
+)
 from beam_jobs.sources.parquet_table import RowGroup, read_header, read_rows
 from beam_jobs.sources.row import Row, make_row, rejected_row
 from beam_jobs.sources.sroie import IMAGE_FOLDER, sroie_row
 from beam_jobs.sources.table_lines import line_ranges, lines_of, lines_of_range
-from beam_jobs.sources.tables import check_header, list_tables
+from beam_jobs.sources.tables import check_header, check_lines, list_tables
 from beam_jobs.storage import files
+from beam_jobs.storage.paths import is_absolute, resolved
 from schemas.receipt import Label
 
 InputFormat = Literal["csv", "jsonl", "parquet", "folder", "sroie"]
@@ -104,10 +111,12 @@ class Source:
                 )
                 return groups | "ReadTable" >> beam.FlatMap(self.parquet_rows)
             case "csv":
-                return self._tables(pipeline) | "ReadTable" >> beam.FlatMap(self.csv_rows)
+                tables = self._tables(pipeline) | beam.Map(check_lines, of_json=False)
+                return tables | "ReadTable" >> beam.FlatMap(self.csv_rows)
             case "jsonl":
                 lines = (
                     self._tables(pipeline)
+                    | beam.Map(check_lines, of_json=True)
                     | "LineRanges" >> beam.FlatMap(line_ranges)  # ByteRange
                     | beam.Reshuffle()
                     | "ReadLines" >> beam.FlatMap(lines_of_range)  # bytes
@@ -121,7 +130,8 @@ class Source:
           BuildError: the header lacks a column that every row needs.
         """
         csv.field_size_limit(_MAX_FIELD_BYTES)
-        reader = csv.DictReader(_text_lines(table.path), restkey=None, strict=True)
+        lines = _TextLines(table.path)
+        reader = csv.DictReader(lines, restkey=None, strict=True)
         try:
             header = reader.fieldnames or ()
         except csv.Error as error:
@@ -138,12 +148,15 @@ class Source:
                 return
             except csv.Error as error:
                 place = f"{table.path}, line {start}"
+                fix = "fix the quotes"
+                if '\\"' in lines.last:
+                    fix = 'write quotes as "", in Spark by .option("escape", "\\"")'
                 # An open quote takes the rows after it for one cell, so all of them would be lost.
                 if reader.line_num > start:
                     raise BuildError(
-                        f"{place}: {error}, up to line {reader.line_num}: fix the quotes"
+                        f"{place}: {error}, up to line {reader.line_num}: {fix}"
                     ) from error
-                yield rejected_row(place, Reason.BAD_ROW, f"{place}: {error}")
+                yield rejected_row(place, Reason.BAD_ROW, f"{place}: {error}: {fix}")
                 continue
             source = json.dumps(
                 {name or "": value for name, value in values.items()},
@@ -175,13 +188,17 @@ class Source:
         Raises:
           BuildError: the file can't be read, or its columns can't be used.
         """
-        header, groups = read_header(table)
+        header, groups = read_header(
+            table,
+            names={self._column(name) for name in COLUMNS if name != "boxes"} & self._used,
+            labels={label.name for label in self.labels},
+        )
         self._check_header(table, header)
         return groups
 
     def parquet_rows(self, group: RowGroup) -> Iterator[Row]:
         """Yields the rows of one row group of a Parquet file."""
-        for values in read_rows(group, {*self._required, *self._optional}):
+        for values in read_rows(group, self._used):
             yield self.table_row(values, repr(values))
 
     def table_row(self, values: Mapping[str, Any], source: str) -> Row:
@@ -190,9 +207,17 @@ class Source:
             source.encode()
         except UnicodeEncodeError:
             return rejected_row(source, Reason.BAD_ROW, "the row is not UTF-8")
-        image = str(values.get(self._column("image")) or "").strip()
-        named = self._column("id") in values
-        id_ = _text(values[self._column("id")]) if named else image
+
+        def cell(name: str) -> Any:
+            return without_words_for_nothing(values.get(self._column(name)))
+
+        try:
+            image = resolved(_image_name(cell("image")))
+            named = self._column("id") in values
+            id_ = parse_key("id", cell("id")) if named else normalized(image)
+        except ValueError as error:
+            # Most of the row may be an image.
+            return rejected_row(shortened(source, MESSAGE_CHARACTERS), Reason.BAD_ROW, str(error))
         if not image:
             return rejected_row(source, Reason.IMAGE_MISSING, "the row names no image", id_=id_)
         uri = self._image_uri(image)
@@ -203,8 +228,8 @@ class Source:
         return make_row(
             id_=id_,
             uri=uri,
-            layout=values.get(self._column("layout")) if self.layout is None else self.layout,
-            group=values.get(self._column("group")),
+            layout=cell("layout") if self.layout is None else self.layout,
+            group=cell("group"),
             boxes=None if self.images_only else values.get(self._column("boxes")),
             raw_labels=values,
             labels=self.labels,
@@ -213,7 +238,7 @@ class Source:
         )
 
     def _is_input(self, file: FileMetadata) -> bool:
-        return not is_system_file(below(file.path, self.path))
+        return is_input(below(file.path, self.path))
 
     def _tables(self, pipeline: beam.Pipeline) -> beam.PCollection[FileMetadata]:
         """Lists the tables, spread over the workers."""
@@ -223,8 +248,10 @@ class Source:
     def _image_uri(self, name: str) -> str | None:
         """Returns where an image lies, None if that is outside the folders allowed."""
         leads_up = ".." in name.split("/")
-        if _is_absolute(name):
-            inside = name.startswith(f"{self.image_root.rstrip('/')}/") and not leads_up
+        if is_absolute(name):
+            # The table may write the root in another form of Unicode.
+            root = normalized(self.image_root.rstrip("/")) + "/"
+            inside = normalized(name).startswith(root) and not leads_up
             return name if inside or not self.confine_images else None
         path = posixpath.normpath(name) if leads_up else name
         return None if path.split("/")[0] == ".." else files.join(self.image_root, path)
@@ -232,11 +259,11 @@ class Source:
     def _outside(self, name: str) -> str:
         if self.confine_images:
             return (
-                f"image {name!r} lies outside --image-root {self.image_root}: name it from there "
-                "on, or choose a folder that holds all images"
+                f"image {shown(name)} lies outside --image-root {self.image_root}: name it from "
+                "there on, or choose a folder that holds all images"
             )
         return (
-            f"image {name!r} lies outside {self.image_root}: name it from there on, or by its "
+            f"image {shown(name)} lies outside {self.image_root}: name it from there on, or by its "
             "whole path"
         )
 
@@ -264,6 +291,11 @@ class Source:
         return list(map(self._column, names))
 
     @property
+    def _used(self) -> set[str]:
+        """Names of the columns that are read."""
+        return {*self._required, *self._optional}
+
+    @property
     def _needs_layout(self) -> bool:
         return not self.images_only and self.layout is None
 
@@ -276,17 +308,35 @@ def _match(pattern: str) -> beam.PTransform:
     return beam.Create([pattern]) | beam.FlatMap(files.list_files)
 
 
-def _text_lines(path: str) -> Iterator[str]:
-    """Yields the lines of a table's text; bytes that are not UTF-8 become lone surrogates."""
-    encoding = "utf-8-sig"  # the first line may start with a byte order mark
-    for line in lines_of(path):
-        yield line.decode(encoding, errors="surrogateescape")
-        encoding = "utf-8"
+class _TextLines:
+    """Lines of a table's text; bytes that are not UTF-8 become lone surrogates.
+
+    Attributes:
+      last: the line that was read last, for an error.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.last = ""
+
+    def __iter__(self) -> Iterator[str]:
+        encoding = "utf-8-sig"  # the first line may start with a byte order mark
+        for line in lines_of(self._path):
+            self.last = line.decode(encoding, errors="surrogateescape")
+            yield self.last
+            encoding = "utf-8"
 
 
-def _text(value: Any) -> str:
-    return "" if value is None else str(value).strip()
+def _image_name(raw: Any) -> str:
+    """Returns the name of an image's file, as it is written; "" where there is none.
 
-
-def _is_absolute(path: str) -> bool:
-    return path.startswith("/") or FileSystems.get_scheme(path) is not None
+    Raises:
+      ValueError: the value is no name: it may be the image itself.
+    """
+    try:
+        name = parse_name("image", raw)
+        if name.startswith("data:"):
+            raise ValueError(f"the image must be the name of a file, got {shown(name)}")
+    except ValueError as error:
+        raise ValueError(f"{error}: write images to files, and name these in the table") from error
+    return raw.strip() if isinstance(raw, str) else name

@@ -25,6 +25,16 @@ def lines_of(path: str) -> Iterator[bytes]:
     return _split(decompress(path, pieces) if compression(path) else pieces)
 
 
+def first_bytes(path: str) -> bytes:
+    """Reads the beginning of a table, decompressed; b"" of an empty one.
+
+    Raises:
+      BuildError: the table can't be read.
+    """
+    pieces = _pieces(path, 0, repeat(_LINE_BYTES))
+    return next(filter(None, decompress(path, pieces) if compression(path) else pieces), b"")
+
+
 def line_ranges(table: FileMetadata) -> Iterator[ByteRange]:
     """Yields the ranges of a table that can be read apart: all of it if it is compressed."""
     size = table.size_in_bytes

@@ -1,5 +1,6 @@
 """Tables: the files that a path means, and the columns that they must have."""
 
+import codecs
 import stat
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -8,7 +9,9 @@ from pathlib import Path
 from apache_beam.io.filesystem import FileMetadata
 
 from beam_jobs.errors import BuildError
+from beam_jobs.shown import MESSAGE_CHARACTERS, shortened
 from beam_jobs.sources.folders import is_system_file, local_files_below
+from beam_jobs.sources.table_lines import first_bytes
 from beam_jobs.storage import files
 
 
@@ -52,6 +55,23 @@ def has_pattern_folder(path: str) -> bool:
     return not files.list_files(files.escape(path))
 
 
+def check_lines(table: FileMetadata, *, of_json: bool) -> FileMetadata:
+    """Checks that a table begins as lines of text, and returns it.
+
+    Raises:
+      BuildError: it is UTF-16 as Excel writes it, or a JSON array.
+    """
+    start = first_bytes(table.path)
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in start[:2]:
+        raise BuildError(f"{table.path} is not UTF-8 but UTF-16: save it as UTF-8")
+    if of_json and start.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"["):
+        raise BuildError(
+            f"{table.path} holds a JSON array: write each of its objects on a line of its own, for "
+            "example with jq -c '.[]'"
+        )
+    return table
+
+
 def check_header(
     path: str, header: Sequence[str], *, required: Sequence[str], optional: Collection[str]
 ) -> None:
@@ -61,9 +81,10 @@ def check_header(
       BuildError: a required column is missing, or several columns share a name that is in use.
     """
     if absent := [name for name in required if name not in header]:
+        columns = shortened(", ".join(header), MESSAGE_CHARACTERS)
         raise BuildError(
-            f"{path} has no column {', '.join(absent)}; its header is {', '.join(header)}: name "
-            "the columns with --columns, or fix the header"
+            f"{path} has no column {', '.join(absent)}; its header is {columns}: name the columns "
+            "with --columns, or fix the header"
         )
     counts = Counter(header)
     if repeated := [name for name in dict.fromkeys([*required, *optional]) if counts[name] > 1]:

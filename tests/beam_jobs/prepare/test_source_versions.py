@@ -1,6 +1,7 @@
 """Versions of source files: a file that was replaced is read again."""
 
 import os
+import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -111,3 +112,29 @@ def test_finding_a_prepared_chunk_reads_no_image_and_lists_no_folder(
     for name in ("os.scandir", "os.listdir", "os.walk", "beam_jobs.prepare.preparer.store_image"):
         monkeypatch.setattr(name, None)
     assert preparer.prepare(0, rows).to_bytes() == chunk.to_bytes()
+
+
+@pytest.mark.parametrize(("written", "stored"), [("NFC", "NFD"), ("NFD", "NFC")])
+def test_an_image_is_found_in_another_form_of_unicode(
+    tmp_path: Path, preparer: ChunkPreparer, written: str, stored: str
+) -> None:
+    path = tmp_path / "Café" / unicodedata.normalize(stored, "reçu.jpg")  # a mixture
+    draw_receipt(path, 1)
+    uri = str(tmp_path / "Café" / unicodedata.normalize(written, "reçu.jpg"))
+    assert uri != str(path)
+    row = Row(id="a", uri=uri, categories={"layout": "x"}).to_bytes()
+    chunk = preparer.prepare(0, [row])
+    assert (chunk.ids, chunk.rejected) == (("a",), ())
+    assert chunk.source_versions.keys() == {uri, str(path)}
+    assert preparer.prepare(0, [row]).to_bytes() == chunk.to_bytes()
+    draw_receipt(Path(uri), 2)  # a file of the very name has come since
+    assert preparer.prepare(0, [row]).pixels.tolist() != chunk.pixels.tolist()
+
+
+def test_a_file_that_is_there_in_no_form_is_missing(preparer: ChunkPreparer) -> None:
+    row = Row(id="a", uri="/nowhere/reçu.jpg", categories={"layout": "x"}).to_bytes()
+    [rejected] = preparer.prepare(0, [row]).rejected
+    assert (rejected.reason, rejected.message) == (
+        "file_missing",
+        "/nowhere/reçu.jpg does not exist",
+    )

@@ -11,7 +11,7 @@ pytest.importorskip("apache_beam")
 from beam_jobs.errors import BuildError
 from beam_jobs.rejection import Reason
 from beam_jobs.sources.row import Row
-from tests.support.sources import LABELS, outline, source, write_table
+from tests.support.sources import LABELS, outline, read_rows, source, write_table
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
@@ -153,3 +153,30 @@ def test_columns_may_have_other_names(tmp_path: Path) -> None:
     )
     [row] = source("csv", columns=columns).csv_rows(file)
     assert row == Row(id="7", uri="/images/a", group="u", categories={"layout": "kiosk"})
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_table_in_utf16_is_said_to_be_one(tmp_path: Path, kind: Any, encoding: str) -> None:
+    text = {"csv": "image,layout\na,x\n", "jsonl": '{"image": "a", "layout": "x"}\n'}[kind]
+    path = tmp_path / f"t.{kind}"
+    path.write_bytes(text.encode(encoding))
+    with pytest.raises(BuildError) as caught:
+        read_rows(source(kind, path))
+    assert f"{path} is not UTF-8 but UTF-16: save it as UTF-8" in str(caught.value)
+
+
+def test_quotes_as_spark_writes_them_are_named(tmp_path: Path) -> None:
+    line = r'a,"[{\"xmin\": 1, \"text\": \"A, B\"}]"'
+    [bad] = source("csv").csv_rows(write_table(tmp_path / "t.csv", f"image,layout\n{line}\n"))
+    assert bad.problem is not None
+    assert bad.problem[0] == Reason.BAD_ROW
+    assert bad.problem[1].endswith('write quotes as "", in Spark by .option("escape", "\\"")')
+
+
+def test_a_header_of_a_megabyte_is_quoted_in_part(tmp_path: Path) -> None:
+    file = write_table(tmp_path / "t.csv", ",".join(["column"] * 10**5) + "\na\n")
+    with pytest.raises(BuildError) as caught:
+        list(source("csv").csv_rows(file))
+    assert "has no column image, layout; its header is column, column, " in str(caught.value)
+    assert len(str(caught.value)) < 1500

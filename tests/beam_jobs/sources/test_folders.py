@@ -1,7 +1,9 @@
 """Folders: every file is a row once, whatever links there are, and no system file is one."""
 
 import os
+import unicodedata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -169,3 +171,57 @@ def test_a_file_whose_name_is_not_utf8_is_quarantined(tmp_path: Path) -> None:
     assert row.problem is not None
     assert row.problem[0] == Reason.BAD_ROW
     assert Row.from_bytes(row.to_bytes()) == row
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("shop/@eaDir/1.jpg/SYNOPHOTO_THUMB_XL.jpg", "shop/1.jpg@SynoEAStream", "#recycle/1.jpg"),
+        *("#snapshot/@GMT-2024/1.jpg", "shop/.@__thumb/1.jpg", "shop/@__thumb/1.jpg"),
+        *("@Recycle/1.jpg", "@Recently-Snapshot/1.jpg", "$RECYCLE.BIN/S-1/$RAB12.jpg"),
+        *("System Volume Information/IndexerVolumeGuid", "RECYCLER/1.jpg", "__MACOSX/shop/1.jpg"),
+        *("lost+found/1.jpg", "LOST.DIR/1", "shop/Icon\r", "shop/ehthumbs.db", "shop/Picasa.ini"),
+        *("~snapshot/hourly.0/shop/1.jpg", ".Trashes/1.jpg", ".stversions/1.jpg", "shop_$folder$"),
+    ],
+)
+def test_what_systems_put_into_folders_is_no_receipt(tmp_path: Path, name: str) -> None:
+    assert is_system_file(name)
+    make(tmp_path, name, "shop/1.jpg", "Eadir/@home/#1.jpg", "recycle/icon.jpg")
+    passed_over: list[str] = []
+    paths = local_files_below(str(tmp_path), pass_over=passed_over.append)
+    found = sorted(os.path.relpath(path, tmp_path) for path in paths)
+    assert found == ["Eadir/@home/#1.jpg", "recycle/icon.jpg", "shop/1.jpg"]
+    assert len(passed_over) == 1
+
+
+def test_a_system_folder_is_not_entered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path, "shop/1.jpg", "lost+found/1.jpg")
+    scandir = os.scandir
+
+    def refuse(path: str) -> Any:
+        if path.endswith("lost+found"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert below(tmp_path) == ["shop/1.jpg"]
+
+
+@pytest.mark.parametrize("name", [b"caf\x82/1.jpg", b"shop/re\x87u.jpg"])
+def test_a_name_that_is_not_utf8_is_to_be_changed(tmp_path: Path, name: bytes) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+    path.parent.mkdir()
+    path.write_bytes(b"x")
+    [row] = folder_rows(str(tmp_path), folder=str(tmp_path))
+    sentence = "the name of the file is not UTF-8: rename it, for example with convmv"
+    assert row.problem == (Reason.BAD_ROW, sentence)
+    assert row.id == os.fsdecode(name).encode(errors="backslashreplace").decode()
+
+
+def test_folders_of_one_name_in_two_forms_are_one_layout(tmp_path: Path) -> None:
+    names = [unicodedata.normalize(form, "Café Müller") for form in ("NFC", "NFD")]
+    make(tmp_path, f"{names[0]}/1.jpg", f"{names[1]}/2.jpg")
+    rows = sorted(folder_rows(str(tmp_path), folder=str(tmp_path)), key=lambda row: row.id)
+    assert [row.categories["layout"] for row in rows] == [names[0]] * 2
+    assert [row.id for row in rows] == [f"{names[0]}/1.jpg", f"{names[0]}/2.jpg"]
+    assert all(Path(row.uri).exists() for row in rows)

@@ -1,11 +1,13 @@
 """JSON Lines tables: every line becomes a row, good or bad, and none is lost."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("apache_beam")
 
+from beam_jobs.errors import BuildError
 from beam_jobs.rejection import Reason
 from beam_jobs.sources import table_lines
 from beam_jobs.sources.row import Row
@@ -95,3 +97,34 @@ def test_bad_lines_are_kept_as_they_were() -> None:
     assert bad.id.startswith("row:")
     assert bad.problem is not None
     assert bad.problem[1].startswith("not a JSON object: ")
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("name", ["t.jsonl", "t.jsonl.gz"])
+def test_a_json_array_is_said_to_be_one(tmp_path: Path, indent: int | None, name: str) -> None:
+    rows = [{"image": f"{number}.jpg", "layout": "x"} for number in range(9)]
+    write_table(tmp_path / name, "\ufeff\n" + json.dumps(rows, indent=indent))
+    with pytest.raises(BuildError) as caught:
+        read_rows(source("jsonl", tmp_path / name))
+    sentence = (
+        f"{tmp_path / name} holds a JSON array: write each of its objects on a line of its own, "
+        "for example with jq -c '.[]'"
+    )
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"' + b"x" * 10**6 + b'": 1, "' + b"x" * 10**6 + b'": 1}',
+        b"x" * 10**6,
+        b'{"image": "' + b"x" * 10**6 + b'", "layout": "a"}',
+        b'{"image": "\xff' + b"x" * 10**6 + b'", "layout": "a"}',
+    ],
+    ids=["key_twice", "no_json", "name", "not_utf8"],
+)
+def test_a_line_of_a_megabyte_is_kept_in_part(line: bytes) -> None:
+    [bad] = source("jsonl").jsonl_row(line)
+    assert bad.problem is not None
+    assert len(bad.problem[1]) < 300
+    assert len(bad.to_bytes()) < 70_000

@@ -123,3 +123,84 @@ def test_broken_parquet_ends_the_build_with_a_sentence(tmp_path: Path, damage: s
     sentence = rf"^{path} can't be read as Parquet: .*[^.]: copy or write it again"
     with pytest.raises(BuildError, match=sentence):
         read_rows(source("parquet", path))
+
+
+HOLDS_IMAGES = "seems to hold images: write the images to files, and name these in the column"
+
+
+def odd_columns() -> dict[str, tuple[Any, str]]:
+    import pyarrow as pa
+
+    photo = b"\x89PNG" + bytes(10_000)
+    text, struct = "must be text or numbers: write it anew as one of these", pa.array([{"a": 1}])
+    python = "which Python has not: cast it to text (string), or to int64"
+    return {
+        "image_of_hugging_face": (pa.array([{"bytes": photo, "path": "1.png"}]), HOLDS_IMAGES),
+        "image_as_bytes": (pa.array([photo]), HOLDS_IMAGES),
+        "image_as_list_of_bytes": (pa.array([[photo]]), HOLDS_IMAGES),
+        "image_as_data_uri": (pa.array(["data:image/png;base64," + "x" * 10_000]), HOLDS_IMAGES),
+        "image_list": (pa.array([["1.jpg", "2.jpg"]]), text),
+        "id_struct": (struct, text),
+        "group_bool": (pa.array([True]), text),
+        "layout_list": (pa.array([[7]]), text),
+        "layout_in_nanoseconds": (pa.array([1], pa.timestamp("ns")), python),
+        "paid_bool": (pa.array([False]), text),
+        "paid_struct": (struct, text),
+        "paid_in_nanoseconds": (pa.array([1], pa.timestamp("ns")), python),
+        "paid_time": (pa.array([1], pa.time64("ns")), python),
+        "paid_duration": (pa.array([1], pa.duration("s")), python),
+    }
+
+
+@pytest.mark.parametrize("case", odd_columns())
+def test_a_column_that_is_no_text_is_refused_before_a_row_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    import pyarrow as pa
+
+    column, sentence = odd_columns()[case]
+    name = case.partition("_")[0]
+    text = pa.array(["a"])
+    columns = {"image": text, "id": text, "layout": text, "group": text, "paid": text, name: column}
+    monkeypatch.setattr("beam_jobs.sources.source.read_rows", None)
+    with pytest.raises(BuildError) as caught:
+        parquet_rows(
+            tmp_path,
+            pa.table({**columns, "unused": pa.array([{"bytes": bytes(9)}])}),
+            labels=(Label(name="paid", type="string"),),
+        )
+    message = str(caught.value).partition(" [while running")[0]
+    assert f"part[0].parquet: column {name} " in message
+    assert message.endswith(sentence)
+    assert len(message) < 400
+
+
+def test_whole_numbers_are_one_name_whatever_their_type(tmp_path: Path) -> None:
+    from decimal import Decimal
+
+    tables = [
+        {"image": [f"{part}"], "layout": [number], "group": [number], "id": [number]}
+        for part, number in enumerate((7, 7.0, "7", Decimal("7.00")))
+    ]
+    rows = parquet_rows(tmp_path, *tables)
+    assert [(row.id, row.group, row.categories) for row in rows] == [
+        ("7", "7", {"layout": "7"})
+    ] * 4
+
+
+def test_dates_and_times_are_texts(tmp_path: Path) -> None:
+    import datetime
+
+    import pyarrow as pa
+
+    day, time = datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29, 12, 30)
+    table = pa.table(
+        {
+            "image": ["a"],
+            "layout": pa.array([day], pa.date32()),
+            "when": pa.array([time], pa.timestamp("us")),
+        }
+    )
+    [row] = parquet_rows(tmp_path, table, labels=(Label(name="when", type="string"),))
+    assert row.categories == {"layout": "2024-02-29"}
+    assert row.labels == {"when": "2024-02-29 12:30:00"}

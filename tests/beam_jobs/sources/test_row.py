@@ -287,3 +287,110 @@ def test_nan_is_no_value(name: str) -> None:
     assert row.problem is not None
     assert row.problem[0] == expected[name]
     assert row.group == ""
+
+
+@pytest.mark.parametrize("raw", [["a"], {"a": 1}, True, math.inf, 2.0**60])
+def test_a_group_is_one_name(raw: Any) -> None:
+    problem = made(group=raw).problem
+    assert problem is not None
+    assert problem[0] == Reason.LABEL_TYPE
+    assert problem[1].startswith(f"the group must be a name, got {raw!r}")
+
+
+def test_names_of_a_row_are_equal_in_all_forms() -> None:
+    """MacOS writes é as two characters, and pandas 7 as 7.0."""
+    labels = (Label(name="shop", type="category"), Label(name="note", type="string"))
+    nfd, nfc = "Jose\u0301", "Jos\u00e9"
+    row = made(
+        labels=labels,
+        id_=nfd,
+        uri=f"/{nfd}.jpg",
+        layout=nfd,
+        group=nfd,
+        raw_labels={"shop": nfd, "note": nfd},
+    )
+    assert (row.id, row.group, row.categories) == (nfc, nfc, {"layout": nfc, "shop": nfc})
+    assert row.uri == f"/{nfd}.jpg"  # the file's own name
+    assert row.labels == {"note": nfd}  # no name
+    row = made(labels=labels, layout=7.0, group=8.0, raw_labels={"shop": 9.0, "note": "x"})
+    assert (row.group, row.categories) == ("8", {"layout": "7", "shop": "9"})
+
+
+@pytest.mark.parametrize(
+    ("raw", "stored"),
+    [
+        ("16777217", "16777216.00"),
+        (25590001, "25590000.00"),
+        ("123456789", "123456792.00"),
+        ("1234567.89", "1234567.88"),
+        (-200000.01, "-200000.02"),
+    ],
+)
+def test_an_amount_that_float32_changes_is_refused(raw: Any, stored: str) -> None:
+    assert f"{np.float32(raw):.2f}" == stored
+    row = made(labels=(Label(name="total", type="float"),), raw_labels={"total": raw})
+    assert row.problem == (
+        Reason.LABEL_TYPE,
+        f"label total must be float, got {raw!r}: as float32 it is {stored}; declare the label int "
+        "or string",
+    )
+
+
+@pytest.mark.parametrize("raw", ["1e-50", 1e-40, -1e-300])
+def test_a_number_that_is_too_small_for_float32_is_refused(raw: Any) -> None:
+    row = made(labels=(Label(name="total", type="float"),), raw_labels={"total": raw})
+    assert row.problem is not None
+    assert row.problem[1].endswith("too small for a float32")
+
+
+@given(
+    st.integers(-(2**24), 2**24) | st.integers(-(2**16) * 100, 2**16 * 100).map(lambda n: n / 100)
+)
+def test_amounts_that_float32_holds_are_kept(value: float) -> None:
+    assert round(float(np.float32(value)), 2) == value
+    row = made(labels=(Label(name="total", type="float"),), raw_labels={"total": value})
+    assert (row.problem, row.labels) == (None, {"total": value})
+
+
+@pytest.mark.parametrize("value", [1 / 3, 1e6 / 3, 1234567.891, 1.5e30, 1e-37, 2.0**60, 33554432])
+def test_measurements_are_rounded_to_float32(value: float) -> None:
+    row = made(labels=(Label(name="total", type="float"),), raw_labels={"total": value})
+    assert row.labels == {"total": value}
+
+
+def test_boxes_in_fractions_are_refused() -> None:
+    box = {"xmin": 0.1, "ymin": 0.1, "xmax": 0.9, "ymax": 0.2, "text": "a"}
+    row = made(boxes=[box, {**box, "xmax": 1, "ymax": 1}])
+    assert row.problem == (
+        Reason.BOXES_INVALID,
+        "all boxes lie within one pixel, such as (0.1, 0.1, 0.9, 0.2, 'a'): they seem to be "
+        "fractions of the image, write pixels",
+    )
+    assert made(boxes=[box, {**box, "xmax": 1.5}]).problem is None
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"layout": "a\n" + "b" * 10**6},
+        {"layout": ["b" * 10**6]},
+        {"group": "b" * 10**6},
+        {"raw_labels": {"total": "b" * 10**6}},
+        {"raw_labels": {"total": 1, "shop": "b" * 10**6}},
+        {"boxes": "[" * 10**6},
+        {"boxes": [{"xmin": "b" * 10**6}]},
+        {"boxes": [{"b" * 10**6: 1}]},
+        {"boxes": '[{"' + "b" * 10**6 + '": 1, "' + "b" * 10**6 + '": 1}]'},
+        {"boxes": [{"xmin": 0, "ymin": "nan", "xmax": 2, "ymax": 3, "text": "b" * 10**6}]},
+        {"boxes": [{"xmin": 0, "ymin": 0, "xmax": 1, "ymax": 1, "text": "b" * 10**6}]},
+    ],
+)
+def test_no_value_of_a_megabyte_fills_a_message_or_the_quarantine(values: dict[str, Any]) -> None:
+    labels = (Label(name="total", type="float"), Label(name="shop", type="category"))
+    given_values = {"raw_labels": {"total": 1, "shop": "x"}} | values
+    row = make_row(
+        id_="a", uri="/a", labels=labels, source=str(values), **{"layout": "x", **given_values}
+    )
+    assert row.problem is not None
+    assert len(row.problem[1]) < 500
+    assert len(row.to_bytes()) < 70_000

@@ -1,6 +1,9 @@
 """Sources: which tables and folders a path names, and which images their rows may name."""
 
+import math
+import unicodedata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,3 +105,65 @@ def test_several_tables_are_one_source(tmp_path: Path) -> None:
         write_table(tmp_path / f"{part}.jsonl", f'{{"image": "{part}", "layout": "x"}}\n')
     rows = read_rows(source("jsonl", tmp_path / "*.jsonl"))
     assert [row.id for row in rows] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("values", "reason", "message"),
+    [
+        ({"image": math.nan}, Reason.IMAGE_MISSING, "the row names no image"),
+        ({"image": "NaN"}, Reason.IMAGE_MISSING, "the row names no image"),
+        ({"image": ["1.jpg", "2.jpg"]}, Reason.BAD_ROW, "the image must be a name, got ['1.jpg', "),
+        ({"image": {"path": "1.jpg"}}, Reason.BAD_ROW, "the image must be a name, got {'path': "),
+        ({"image": False}, Reason.BAD_ROW, "the image must be a name, got False"),
+        ({"image": "data:image/png;base64,iVBOR"}, Reason.BAD_ROW, "the image must be the name of"),
+        ({"image": "x" * 10**6}, Reason.BAD_ROW, "the image must have at most 4,096 characters"),
+        ({"image": "https://h/1.jpg"}, Reason.BAD_ROW, "'https://h/1.jpg' is on no file system"),
+        ({"id": math.nan}, Reason.ID_MISSING, "the row's id is empty"),
+        ({"id": "NULL"}, Reason.ID_MISSING, "the row's id is empty"),
+        ({"id": ["a"]}, Reason.BAD_ROW, "the id must be a name, got ['a']"),
+        ({"id": True}, Reason.BAD_ROW, "the id must be a name, got True"),
+        ({"id": "x" * 10**6}, Reason.BAD_ROW, "the id must have at most 4,096 characters, got 'xx"),
+        ({"group": ["a", "b"]}, Reason.LABEL_TYPE, "the group must be a name, got ['a', 'b']"),
+        ({"layout": "null"}, Reason.LAYOUT_MISSING, "the receipt has no layout"),
+    ],
+)
+def test_values_that_name_nothing(values: dict[str, Any], reason: Reason, message: str) -> None:
+    row = {"image": "a.jpg", "layout": "x", "id": "i", **values}
+    found = source("jsonl").table_row(row, str(row))
+    assert found.problem is not None
+    assert found.problem[0] == reason
+    assert found.problem[1].startswith(message)
+    assert len(found.to_bytes()) < 3000
+
+
+def test_a_word_for_nothing_is_no_group() -> None:
+    rows = [
+        source("csv").table_row({"image": "a", "layout": "x", "group": word}, "")
+        for word in ("NULL", "None", "nan", "N/A", "a")
+    ]
+    assert [row.group for row in rows] == ["", "", "", "", "a"]
+
+
+@pytest.mark.parametrize("raw", [1005, 1005.0, "1005", "1005.0"])
+def test_a_whole_number_is_one_id_and_one_group(raw: Any) -> None:
+    row = source("csv").table_row({"image": "a", "layout": "x", "id": raw, "group": raw}, "")
+    assert (row.id, row.group) == ("1005", "1005")
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_an_image_is_named_as_its_file_and_its_receipt_in_one_form(form: str) -> None:
+    name = unicodedata.normalize(form, "reçu.jpg")
+    row = source("jsonl").table_row({"image": f" {name} ", "layout": "x"}, "")
+    assert (row.id, row.uri) == (unicodedata.normalize("NFC", name), f"/images/{name}")
+
+
+def test_an_image_root_may_have_another_form_than_its_images() -> None:
+    root, name = (unicodedata.normalize(form, "/reçus") for form in ("NFC", "NFD"))
+    confined = source("jsonl", image_root=root, confine_images=True)
+    row = confined.table_row({"image": f"{name}/a.jpg", "layout": "x"}, "")
+    assert (row.uri, row.problem) == (f"{name}/a.jpg", None)
+
+
+def test_a_file_address_is_a_local_file() -> None:
+    row = source("jsonl").table_row({"image": "file:///in/a%20b.jpg", "layout": "x"}, "")
+    assert (row.uri, row.problem) == ("/in/a b.jpg", None)
