@@ -1,7 +1,7 @@
 """The kinds of descriptors by which layouts are found."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -9,9 +9,10 @@ import numpy as np
 from beam_jobs.images.image import StoredImage, without_pixels
 from beam_jobs.layouts.embedding import describe_by_model, embedding_output, model_version
 from beam_jobs.layouts.image import IMAGE_SIZE, IMAGE_VERSION, image_descriptors
+from beam_jobs.layouts.reading_order import reading_lines
 from beam_jobs.layouts.text import SIZE, TEXT_VERSION, text_descriptors
 from beam_jobs.models.saved_model import SavedModel
-from beam_jobs.sources.row import Row
+from beam_jobs.sources.row import Box, Row
 from schemas.layout_centroids import Descriptors
 
 LayoutFrom = Literal["column", "text", "image", "model", "none"]
@@ -62,7 +63,7 @@ class Method:
           BuildError: the model can't describe one of them.
         """
         if self.layout_from == "text":
-            return text_descriptors([[box[4] for box in row.boxes] for row, _ in receipts])
+            return text_descriptors([reading_lines(row.boxes) for row, _ in receipts])
         images = [(row, image) for row, image in receipts if image]
         if self.model is None:
             return image_descriptors(image.open() for _, image in images)
@@ -126,11 +127,14 @@ class Describer:
         self._parts = [np.zeros((0, method.size if method else 0), np.int8)]
 
     def add(self, row: Row, image: StoredImage | None = None) -> None:
-        """Adds a receipt; a dry run has no image."""
+        """Adds a receipt; a dry run has no image, and takes its boxes to be upright."""
         if self._method:
-            # Without its pixels, which are larger than what is stored.
-            stored = without_pixels(image) if image and self._method.needs_images else None
-            self._waiting.append((row, stored))
+            if image and self._method.needs_images:
+                # Without its pixels, which are larger than what is stored.
+                self._waiting.append((row, without_pixels(image)))
+            else:
+                boxes = _as_stored(image.boxes) if image else row.boxes
+                self._waiting.append((replace(row, boxes=boxes), None))
             if len(self._waiting) == _AT_ONCE:
                 self._describe(self._method)
 
@@ -147,6 +151,12 @@ class Describer:
     def _describe(self, method: Method) -> None:
         self._parts.append(method.describe(self._waiting))
         self._waiting = []
+
+
+def _as_stored(boxes: Sequence[Box]) -> list[Box]:
+    """Rounds sides to float32: a compaction, which reads them from records, has the same lines."""
+    sides = np.array([box[:4] for box in boxes], np.float32).reshape(-1, 4).tolist()
+    return [(*box_sides, box[4]) for box_sides, box in zip(sides, boxes, strict=True)]
 
 
 def makes_layouts(layout_from: str, *, merge_spellings: bool) -> bool:

@@ -14,7 +14,7 @@ import xxhash
 
 from schemas.layout_centroids import Descriptors
 
-TEXT_VERSION = 1
+TEXT_VERSION = 2
 SIZE = 1024
 _LINES = 3
 _GRAM = 3
