@@ -19,6 +19,7 @@ import inspect
 import itertools
 import re
 import shutil
+import sys
 import textwrap
 import types
 import typing
@@ -56,6 +57,13 @@ class CommandParser(argparse.ArgumentParser):
             # An abbreviation of a flag may be the name of one of Beam's.
             allow_abbrev=False,
         )
+
+    def parse_known_args(  # type: ignore[override]  # one signature for argparse's overloads
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> Any:
+        """Parses the arguments that the command has; in all of them, ~ is the home directory."""
+        tokens = sys.argv[1:] if args is None else args
+        return super().parse_known_args([_with_home(token) for token in tokens], namespace)
 
     def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
         """Parses all arguments; one that the command does not have ends it with status 2."""
@@ -327,6 +335,13 @@ def _defaults(source: Callable[..., Any]) -> dict[str, Any]:
         else field.default_factory()
         for field in dataclasses.fields(source)
     }
+
+
+def _with_home(token: str) -> str:
+    """Expands the ~ of an argument, which bash does not behind the equals sign of --output=~/x."""
+    flag, equals, value = token.rpartition("=") if token.startswith("--") else ("", "", token)
+    is_home = value == "~" or value.startswith("~/")
+    return f"{flag}{equals}{Path(value).expanduser()}" if is_home else token
 
 
 def _wrapped(text: str) -> str:

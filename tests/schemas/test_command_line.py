@@ -217,3 +217,24 @@ def test_pairs():
 def test_metavars():
     found = [metavar(each) for each in (int | None, float, bool, str, tuple[int, ...])]
     assert found == ["N", "X", "{true,false}", "NAME", "N,…"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["--run-dir=~/x"], "/home/me/x"),
+        (["--run-dir", "~/x"], "/home/me/x"),
+        (["--run-dir=~"], "/home/me"),
+        (["--run-dir=a~/x"], "a~/x"),
+        (["--run-dir=./~/x"], "./~/x"),
+        (["--run-dir=~user"], "~user"),
+    ],
+)
+def test_a_tilde_is_the_home_directory(
+    monkeypatch: pytest.MonkeyPatch, argv: list[str], expected: str
+) -> None:
+    """Shells leave it alone behind an equals sign."""
+    monkeypatch.setenv("HOME", "/home/me")
+    parser = CommandParser("m", "", "")
+    parser.add_argument("--run-dir")
+    assert parser.parse(argv).run_dir == expected
