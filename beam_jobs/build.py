@@ -27,6 +27,7 @@ from beam_jobs.options import BuildOptions
 from beam_jobs.prepare.staging import delete_staging, remove_if_empty, write_marker
 from beam_jobs.running import report
 from beam_jobs.running.launch import Launch, run_command, until_stopped
+from beam_jobs.sources.folders import PASSED_OVER
 from beam_jobs.storage import files
 from beam_jobs.writing.output import (
     check_finished,
@@ -35,9 +36,11 @@ from beam_jobs.writing.output import (
     is_published,
     read_manifest,
     read_spellings,
+    read_summary_of,
     write_tfds_files,
 )
 from beam_jobs.writing.output_lock import make_folder, output_lock
+from schemas.statistics import RecordSummary
 
 _ALREADY_PUBLISHED = (
     "published by an earlier run of the same command: --overwrite builds it again, from the inputs "
@@ -101,7 +104,9 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
         elif args.dry_run:
             _print_plan(options, args.output)
         else:
-            _print_summary(options, args.output, elapsed_s=time.monotonic() - started_s)
+            elapsed_s = time.monotonic() - started_s
+            passed_over = launch.count(PASSED_OVER)
+            _print_summary(options, args.output, elapsed_s=elapsed_s, passed_over=passed_over)
         return 0
 
 
@@ -116,15 +121,21 @@ def _print_plan(options: BuildOptions, output: str) -> None:
     print(report.plan_summary(outline, options.splits, output), end="")
 
 
-def _print_summary(options: BuildOptions, output: str, *, elapsed_s: float) -> None:
+def _print_summary(
+    options: BuildOptions, output: str, *, elapsed_s: float, passed_over: int
+) -> None:
     manifest = read_manifest(options.output)
     if options.base and manifest.version == options.base.version:
         print(f"{output} has all inputs already: version {manifest.version} is the newest")
         return
     spellings = read_spellings(options.output, manifest)
     print(report.summary(manifest, output, spellings.names if spellings else {}), end="")
-    inputs = manifest.generations[-1].counts.inputs
-    print(f"  {elapsed_s:.0f} s, {inputs / elapsed_s:.1f} images/s")
+    newest = manifest.generations[-1]
+    records = RecordSummary.merged(read_summary_of(options.output, newest).values())
+    print(report.warn_of_boxes(records, newest.build_options["image"]), end="")
+    if passed_over:
+        print(f"  {passed_over:,} files and folders of systems were passed over, such as .DS_Store")
+    print(f"  {elapsed_s:.0f} s, {newest.counts.inputs / elapsed_s:.1f} images/s")
 
 
 def _begin(options: BuildOptions, stack: ExitStack) -> bool:

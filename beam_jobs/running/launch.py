@@ -7,6 +7,7 @@ from typing import NoReturn
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.metrics import MetricsFilter
 
 from beam_jobs.errors import failure_in
 from beam_jobs.options import JobOptions
@@ -115,9 +116,9 @@ class Launch:
                 pipeline = beam.Pipeline(runner=self._runner, options=self.beam_options)
                 add(pipeline)
                 with progress.shown(options, enabled=shown):
-                    result = pipeline.run()
+                    self._result = pipeline.run()
                     if not is_staged_only:
-                        result.wait_until_finish()
+                        self._result.wait_until_finish()
                 failures.show()
             except (Exception, KeyboardInterrupt) as error:
                 if stop.received:
@@ -130,6 +131,11 @@ class Launch:
                 _print_failure(message, kept)
                 return 1
         return 0
+
+    def count(self, counter: str) -> int:
+        """Returns what a counter of the job's steps has counted, once the job has ended."""
+        metrics = self._result.metrics().query(MetricsFilter().with_name(counter))
+        return sum(one.attempted for one in metrics["counters"])
 
 
 def _print_failure(message: str, kept: Staging | None) -> None:

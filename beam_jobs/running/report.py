@@ -9,13 +9,17 @@ import numpy as np
 from beam_jobs.forgetting.publish import ForgetReport
 from beam_jobs.sharding import splits
 from beam_jobs.sharding.deal import largest_deviation
+from beam_jobs.shown import shortened, shown
 from schemas.layout_centroids import NO_CLUSTER
 from schemas.manifest import Counts, Manifest
 from schemas.predictions import ModelOutput, PredictionsManifest
 from schemas.receipt import LAYOUT
+from schemas.statistics import RecordSummary
 from schemas.versions import FIRST_VERSION
 
 _SHOWN_SPELLINGS = 3
+_MIN_BOXES = 100  # by which their unit can be told
+_USUAL_REACH = 0.7  # of an image's width and height, for the box that reaches farthest
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -63,9 +67,10 @@ def summary(
         alone = layout_counts[manifest.vocabularies[LAYOUT].index(NO_CLUSTER)].sum()
         lines.append((NO_CLUSTER, f"{alone:,} receipts without text, or like no others"))
     if spellings:
-        shown = [f"{name!r} is {by!r}" for name, by in sorted(spellings.items())[:_SHOWN_SPELLINGS]]
+        pairs = sorted(spellings.items())[:_SHOWN_SPELLINGS]
+        listed = ", ".join(f"{shown(name)} is {shown(by)}" for name, by in pairs)
         more = "" if len(spellings) <= _SHOWN_SPELLINGS else ", …"
-        lines.append(("spellings", f"{len(spellings):,} merged: {', '.join(shown)}{more}"))
+        lines.append(("spellings", f"{len(spellings):,} merged: {listed}{more}"))
     if counts.clipped_boxes:
         lines.append(("clipped", f"{counts.clipped_boxes:,} boxes that reached beyond their image"))
     fractions = manifest.build_options["splits"]
@@ -85,9 +90,48 @@ def summary(
     if manifest.version > FIRST_VERSION:
         title = f"{output} has version {manifest.version}"
     kept = "all receipts in their splits" if keeps_splits else "groups together"
-    return _table(title, lines) + _warnings(
-        fractions, manifest.vocabularies[LAYOUT], layout_counts, kept=kept
+    return (
+        _table(title, lines)
+        + _warnings(fractions, manifest.vocabularies[LAYOUT], layout_counts, kept=kept)
+        + _names_as_floats(manifest.vocabularies)
     )
+
+
+def warn_of_boxes(records: RecordSummary, image: Mapping[str, Any]) -> str:
+    """Warns if boxes end far from the edges of all images, as those in percent do.
+
+    Args:
+      records: statistics of the records that were written.
+      image: how their images were prepared, as the manifest has it.
+
+    Returns:
+      A line, or "" if the boxes look right, or are too few to tell.
+    """
+    sides = [records.features.get(f"image/object/bbox/{side}") for side in ("xmax", "ymax")]
+    reaches = [side.maximum for side in sides if side and side.values >= _MIN_BOXES]
+    # White padding lies beside the images, or below them, so that no box reaches one of the edges.
+    padded = image["encoding"] == "raw" and image["fit"] == "pad"
+    reach = (max if padded else min)(reaches, default=1.0)
+    if reach > _USUAL_REACH:
+        return ""
+    return (
+        f"warning: no box reaches beyond {reach:.0%} of the width or height of its image: boxes "
+        "must be in pixels of the image's file, not in percent, per mille or another size\n"
+    )
+
+
+def _names_as_floats(vocabularies: Mapping[str, Sequence[str]]) -> str:
+    """Names values that are there as a whole number and as a floating-point number."""
+    text = ""
+    for category, values in vocabularies.items():
+        names = frozenset(values)
+        if twice := sorted(name for name in names if f"{name}.0" in names and name.isdecimal()):
+            name = shortened(twice[0])
+            text += (
+                f"warning: {len(twice):,} values of {category} are there twice, such as {name} and "
+                f"{name}.0: write them alike in all tables\n"
+            )
+    return text
 
 
 def forget_summary(forgotten: ForgetReport, output: str, versions: Sequence[int]) -> str:
@@ -190,8 +234,8 @@ def _deal_lines(
     return [
         *lines,
         ("layouts", f"{len(layouts):,}, {single:,} of them with a single receipt"),
-        ("most common", f"{layouts[most_common]}: {totals[most_common]:,}"),
-        ("least common", f"{layouts[least_common]}: {totals[least_common]:,}"),
+        ("most common", f"{shortened(layouts[most_common])}: {totals[most_common]:,}"),
+        ("least common", f"{shortened(layouts[least_common])}: {totals[least_common]:,}"),
         ("fairness", f"at most {largest:.6g} of a record off a layout's fair share, in any shard"),
     ]
 
@@ -214,7 +258,7 @@ def _warnings(
         text += (
             f"warning: keeping {kept} put {int((off >= 1).any(axis=1).sum()):,} of "
             f"{len(layouts):,} layouts off their split shares by a receipt or more; most of all "
-            f"{layouts[layout]}, {counts[layout, split]:,} instead of {wanted:.1f} in "
+            f"{shortened(layouts[layout])}, {counts[layout, split]:,} instead of {wanted:.1f} in "
             f"{list(fractions)[split]}\n"
         )
     for name, records in zip(fractions, counts.sum(axis=0).tolist(), strict=True):

@@ -1,14 +1,16 @@
 """The summary and the plan: golden texts, and the warnings that belong to them."""
 
 import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("apache_beam")
 
-from beam_jobs.running.report import plan_summary, summary
+from beam_jobs.running.report import plan_summary, summary, warn_of_boxes
 from schemas.manifest import Counts, Generation, Manifest, Shard, Split
+from schemas.statistics import RecordSummary
 
 
 def shards(count: int, size_bytes: int) -> tuple[Shard, ...]:
@@ -168,3 +170,64 @@ def test_warnings(counts: list[list[int]], warnings: list[str]) -> None:
     }
     text = plan_summary(outline, {"train": 0.9, "test": 0.1}, "out")
     assert [line for line in text.splitlines() if line.startswith("warning")] == warnings
+
+
+def boxes_up_to(xmax: float, ymax: float, *, boxes: int = 100) -> RecordSummary:
+    """Statistics of a receipt with so many boxes, the last of which reaches farthest."""
+    summary = RecordSummary()
+    for side, reach in (("xmax", xmax), ("ymax", ymax)):
+        sides = [reach * (number + 1) / boxes for number in range(boxes)]
+        summary.add({f"image/object/bbox/{side}": sides})
+    return summary
+
+
+JPEG = {"encoding": "jpeg", "fit": "pad"}
+PADDED = {"encoding": "raw", "fit": "pad"}
+STRETCHED = {"encoding": "raw", "fit": "stretch"}
+
+
+@pytest.mark.parametrize(
+    ("records", "image", "reach"),
+    [
+        pytest.param(boxes_up_to(100 / 1800, 100 / 2400), JPEG, "4%", id="percent"),
+        pytest.param(boxes_up_to(1000 / 1800, 1000 / 2400), JPEG, "42%", id="per_mille"),
+        pytest.param(boxes_up_to(1000 / 1240, 1000 / 1754), JPEG, "57%", id="per_mille_of_a_scan"),
+        pytest.param(boxes_up_to(0.5, 0.5), STRETCHED, "50%", id="half_the_size"),
+        pytest.param(boxes_up_to(0.2, 0.5), PADDED, "50%", id="padded"),
+        pytest.param(boxes_up_to(0.95, 0.99), JPEG, None, id="pixels"),
+        pytest.param(boxes_up_to(0.6, 0.99), PADDED, None, id="pixels_padded"),
+        pytest.param(boxes_up_to(0.1, 0.1, boxes=99), JPEG, None, id="too_few"),
+        pytest.param(RecordSummary(), JPEG, None, id="no_record"),
+    ],
+)
+def test_boxes_that_are_not_in_pixels(
+    records: RecordSummary, image: dict[str, str], reach: str | None
+) -> None:
+    expected = (
+        f"warning: no box reaches beyond {reach} of the width or height of its image: boxes must "
+        "be in pixels of the image's file, not in percent, per mille or another size\n"
+    )
+    assert warn_of_boxes(records, image) == (expected if reach else "")
+
+
+def test_numbers_that_are_there_twice() -> None:
+    counts = Counts(inputs=4, written=4, duplicates=0, quarantined={})
+    made = manifest(counts, {"train": (1, (1, 1, 1, 1))}, train=1.0)
+    for layouts, warning in (
+        (("7", "7.0", "8", "9.0"), "1 values of layout are there twice, such as 7 and 7.0: write"),
+        (("1.0", "2.0", "2.1", "3.0"), ""),
+        (("a", "a.0", "b", "c"), ""),
+    ):
+        text = summary(replace(made, vocabularies={"layout": layouts}), "out")
+        assert (f"warning: {warning}" in text) == bool(warning)
+        assert ("there twice" in text) == bool(warning)
+
+
+def test_long_names_are_cut() -> None:
+    counts = Counts(inputs=2, written=2, duplicates=0, quarantined={})
+    made = manifest(counts, {"train": (1, (1, 1))}, train=1.0)
+    names = ("a" * 10**6, "b" * 10**6)
+    made = replace(made, vocabularies={"layout": names})
+    text = summary(made, "out", {names[0]: names[1]})
+    assert "'aaa" in text
+    assert len(text) < 1500
