@@ -133,8 +133,7 @@ def _print_summary(
     newest = manifest.generations[-1]
     records = RecordSummary.merged(read_summary_of(options.output, newest).values())
     print(report.warn_of_boxes(records, newest.build_options["image"]), end="")
-    if passed_over:
-        print(f"  {passed_over:,} files and folders of systems were passed over, such as .DS_Store")
+    print(report.tell_passed_over(passed_over), end="")
     print(f"  {elapsed_s:.0f} s, {newest.counts.inputs / elapsed_s:.1f} images/s")
 
 

@@ -14,7 +14,7 @@ from schemas.layout_centroids import NO_CLUSTER
 from schemas.manifest import Counts, Manifest
 from schemas.predictions import ModelOutput, PredictionsManifest
 from schemas.receipt import LAYOUT
-from schemas.statistics import RecordSummary
+from schemas.statistics import FeatureSummary, RecordSummary
 from schemas.versions import FIRST_VERSION
 
 _SHOWN_SPELLINGS = 3
@@ -107,16 +107,29 @@ def warn_of_boxes(records: RecordSummary, image: Mapping[str, Any]) -> str:
     Returns:
       A line, or "" if the boxes look right, or are too few to tell.
     """
-    sides = [records.features.get(f"image/object/bbox/{side}") for side in ("xmax", "ymax")]
-    reaches = [side.maximum for side in sides if side and side.values >= _MIN_BOXES]
-    # White padding lies beside the images, or below them, so that no box reaches one of the edges.
+    reaches = []
+    for side, extent in (("xmax", "width"), ("ymax", "height")):
+        sides = records.features.get(f"image/object/bbox/{side}", FeatureSummary())
+        if sides.values < _MIN_BOXES:
+            return ""
+        reaches.append((sides.maximum, extent))
+    # White padding lies beside images that are narrower than others, or below wider ones.
     padded = image["encoding"] == "raw" and image["fit"] == "pad"
-    reach = (max if padded else min)(reaches, default=1.0)
+    reach, extent = max(reaches) if padded else min(reaches)
     if reach > _USUAL_REACH:
         return ""
     return (
-        f"warning: no box reaches beyond {reach:.0%} of the width or height of its image: boxes "
-        "must be in pixels of the image's file, not in percent, per mille or another size\n"
+        f"warning: no box reaches beyond {reach:.0%} of the {extent} of its image: boxes in "
+        "percent, in per mille or of an image of another size must be written in pixels\n"
+    )
+
+
+def tell_passed_over(count: int) -> str:
+    """Tells how many files and folders of systems were no inputs; "" if none."""
+    if not count:
+        return ""
+    return (
+        f"  {count:,} files or folders of systems were passed over, such as .DS_Store and @eaDir\n"
     )
 
 

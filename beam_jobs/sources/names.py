@@ -34,7 +34,8 @@ def is_absent(raw: Any) -> bool:
 
 def normalized(name: str) -> str:
     """Returns a name in Unicode's form NFC, without white space around it."""
-    return unicodedata.normalize("NFC", name.strip())
+    name = name.strip()
+    return name if name.isascii() else unicodedata.normalize("NFC", name)
 
 
 def parse_name(kind: str, raw: Any) -> str:
@@ -49,22 +50,25 @@ def parse_name(kind: str, raw: Any) -> str:
     Raises:
       ValueError: the value is no name, or too long for one.
     """
-    if is_absent(raw):
+    if isinstance(raw, str):  # most are, of millions
+        name = normalized(raw)
+    elif is_absent(raw):
         return ""
-    if isinstance(raw, float | Decimal):
+    elif isinstance(raw, list | dict | bool | bytes):
+        raise ValueError(f"the {kind} must be a name, got {shown(raw)}")
+    elif isinstance(raw, float | Decimal):
         if not math.isfinite(raw) or (isinstance(raw, float) and abs(raw) >= _MAX_EXACT):
             raise ValueError(
                 f"the {kind} must be a name, got {shown(raw)}, which may have lost digits: write "
                 "it as text"
             )
-        if raw == int(raw):
-            return str(int(raw))
-    elif isinstance(raw, list | dict | bool | bytes):
-        raise ValueError(f"the {kind} must be a name, got {shown(raw)}")
-    name = normalized(str(raw))
+        name = str(int(raw) if raw == int(raw) else raw)
+    else:
+        name = normalized(str(raw))
     if len(name) > MAX_CHARACTERS:
         raise ValueError(
-            f"the {kind} must have at most {MAX_CHARACTERS:,} characters, got {shown(name)}"
+            f"the {kind} must have at most {MAX_CHARACTERS:,} characters, got {shown(name)}: "
+            "shorten it"
         )
     return name
 
@@ -75,12 +79,14 @@ def parse_key(kind: str, raw: Any) -> str:
     Layouts and categories keep such a text: it may be the version of a form.
     """
     name = parse_name(kind, raw)
-    return name.removesuffix(".0") if _WHOLE_FLOAT.fullmatch(name) else name
+    if name.endswith(".0") and _WHOLE_FLOAT.fullmatch(name):
+        return name.removesuffix(".0")
+    return name
 
 
 def without_words_for_nothing(raw: Any) -> Any:
     """Returns a cell of a table that names something; None for NULL, nan and the like."""
-    return None if isinstance(raw, str) and raw.strip() in _NO_VALUE else raw
+    return None if isinstance(raw, str) and raw in _NO_VALUE else raw
 
 
 def other_forms(path: str) -> Iterator[str]:

@@ -5,7 +5,6 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from apache_beam.io.filesystem import FileSystem
-from apache_beam.io.filesystems import FileSystems
 
 from beam_jobs.shown import shown
 
@@ -16,7 +15,7 @@ _AZURE = ("az", "abfs", "abfss", "wasb", "wasbs")
 
 def is_absolute(path: str) -> bool:
     """Returns whether a path means the same in any folder."""
-    return path.startswith("/") or FileSystems.get_scheme(path) is not None
+    return path.startswith("/") or "://" in path
 
 
 def absolute(path: str) -> str:

@@ -189,11 +189,18 @@ STRETCHED = {"encoding": "raw", "fit": "stretch"}
 @pytest.mark.parametrize(
     ("records", "image", "reach"),
     [
-        pytest.param(boxes_up_to(100 / 1800, 100 / 2400), JPEG, "4%", id="percent"),
-        pytest.param(boxes_up_to(1000 / 1800, 1000 / 2400), JPEG, "42%", id="per_mille"),
-        pytest.param(boxes_up_to(1000 / 1240, 1000 / 1754), JPEG, "57%", id="per_mille_of_a_scan"),
-        pytest.param(boxes_up_to(0.5, 0.5), STRETCHED, "50%", id="half_the_size"),
-        pytest.param(boxes_up_to(0.2, 0.5), PADDED, "50%", id="padded"),
+        pytest.param(boxes_up_to(100 / 1800, 100 / 2400), JPEG, "4% of the height", id="percent"),
+        pytest.param(
+            boxes_up_to(1000 / 1800, 1000 / 2400), JPEG, "42% of the height", id="per_mille"
+        ),
+        pytest.param(
+            boxes_up_to(1000 / 1240, 1000 / 1754),
+            JPEG,
+            "57% of the height",
+            id="per_mille_of_a_scan",
+        ),
+        pytest.param(boxes_up_to(0.6, 0.5), STRETCHED, "50% of the height", id="half_the_size"),
+        pytest.param(boxes_up_to(0.2, 0.5), PADDED, "50% of the height", id="padded"),
         pytest.param(boxes_up_to(0.95, 0.99), JPEG, None, id="pixels"),
         pytest.param(boxes_up_to(0.6, 0.99), PADDED, None, id="pixels_padded"),
         pytest.param(boxes_up_to(0.1, 0.1, boxes=99), JPEG, None, id="too_few"),
@@ -204,8 +211,8 @@ def test_boxes_that_are_not_in_pixels(
     records: RecordSummary, image: dict[str, str], reach: str | None
 ) -> None:
     expected = (
-        f"warning: no box reaches beyond {reach} of the width or height of its image: boxes must "
-        "be in pixels of the image's file, not in percent, per mille or another size\n"
+        f"warning: no box reaches beyond {reach} of its image: boxes in percent, in per mille or "
+        "of an image of another size must be written in pixels\n"
     )
     assert warn_of_boxes(records, image) == (expected if reach else "")
 

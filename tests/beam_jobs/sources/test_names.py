@@ -89,10 +89,10 @@ def test_a_name_is_the_same_in_all_forms(text: str) -> None:
 
 
 def test_words_for_nothing_are_whole_cells() -> None:
-    assert [without_words_for_nothing(text) for text in ("NULL", " nan ", "None", "N/A")] == [
+    assert [without_words_for_nothing(text) for text in ("NULL", "nan", "None", "N/A")] == [
         None
     ] * 4
-    for raw in ("NULLE", "none", "na", 0, 7.5, ["NULL"], ""):
+    for raw in ("NULLE", " NULL", "none", "na", 0, 7.5, ["NULL"], ""):
         assert without_words_for_nothing(raw) == raw
 
 
