@@ -206,18 +206,24 @@ class Source:
         try:
             source.encode()
         except UnicodeEncodeError:
-            return rejected_row(source, Reason.BAD_ROW, "the row is not UTF-8")
+            message = "the row is not UTF-8: save the table as UTF-8"
+            return rejected_row(source, Reason.BAD_ROW, message)
 
         def cell(name: str) -> Any:
             return without_words_for_nothing(values.get(self._column(name)))
 
+        named = self._column("id") in values
+        id_ = ""
         try:
+            if named:
+                id_ = parse_key("id", cell("id"))
             image = resolved(_image_name(cell("image")))
-            named = self._column("id") in values
-            id_ = parse_key("id", cell("id")) if named else normalized(image)
         except ValueError as error:
             # Most of the row may be an image.
-            return rejected_row(shortened(source, MESSAGE_CHARACTERS), Reason.BAD_ROW, str(error))
+            begin = shortened(source, MESSAGE_CHARACTERS)
+            return rejected_row(begin, Reason.BAD_ROW, str(error), id_=id_)
+        if not named:
+            id_ = normalized(image)
         if not image:
             return rejected_row(source, Reason.IMAGE_MISSING, "the row names no image", id_=id_)
         uri = self._image_uri(image)

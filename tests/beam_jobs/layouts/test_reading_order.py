@@ -89,7 +89,7 @@ def stored(boxes: list[Box]) -> StoredImage:
 
 
 def test_receipts_are_described_upright() -> None:
-    """Of a photo that its EXIF data turn by 180 degrees, the file's first line is the last."""
+    """A photo that is stored upside down has its first line last in the file."""
     upright = words(LINES)
     in_file = [
         (WIDTH - x1, HEIGHT - y1, WIDTH - x0, HEIGHT - y0, t) for x0, y0, x1, y1, t in upright

@@ -133,6 +133,7 @@ def test_values_that_name_nothing(values: dict[str, Any], reason: Reason, messag
     assert found.problem is not None
     assert found.problem[0] == reason
     assert found.problem[1].startswith(message)
+    assert (found.id == "i") == ("id" not in values)
     assert len(found.to_bytes()) < 3000
 
 
