@@ -1,6 +1,7 @@
 """The command line: what each argument means, and what a wrong one is told."""
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,11 @@ import pytest
 pytest.importorskip("apache_beam")
 
 from beam_jobs.arguments.build import build_options, build_parser
+from beam_jobs.errors import BuildError
 from beam_jobs.images.image import ImageOptions
-from beam_jobs.options import BuildOptions
+from beam_jobs.options import Base, BuildOptions
 from beam_jobs.sources.source import Source
+from schemas.manifest import Counts, Generation, Manifest, Split
 from schemas.receipt import Label
 
 
@@ -137,6 +140,8 @@ def test_options_of_tables_are_refused_for_a_folder(tmp_path: Path, option: str)
         ("t.jsonl", "jsonl"),
         ("part-*.jsonl.gz", "jsonl"),
         ("t.csv.zst", "csv"),
+        ("T.CSV", "csv"),
+        ("T.JSONL.GZ", "jsonl"),
         ("t.jsonl.bz2", "jsonl"),
         ("spark.csv", "csv"),
         ("spark.parquet/", "parquet"),
@@ -179,6 +184,58 @@ def test_images_lie_beside_a_table_in_a_folder_with_glob_characters(
     assert (source.path, source.image_root) == (str(folder / name), str(folder))
 
 
+def test_addresses_of_files_are_local_paths() -> None:
+    options = options_of(
+        "--input=file:///in/a%20b/t.csv", "--output=file:///out", "--image-root=file:///images"
+    )
+    assert (options.source.path, options.source.image_root) == ("/in/a b/t.csv", "/images")
+    assert options.output == "/out"
+
+
+def test_sroie_as_it_is_downloaded_is_named(tmp_path: Path) -> None:
+    for name in ("img/1.jpg", "box/1.txt", "entities/1.txt"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    sentence = (
+        f"--input {tmp_path} holds SROIE as it is downloaded: make entities/X.txt key/X.json, and "
+        "box/X.txt box/X.csv"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        options_of(f"--input={tmp_path}")
+
+
+def test_a_dataset_with_names_in_another_form_is_not_appended_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An older tillroll stored names as they were: new ones would be other layouts."""
+    recorded = {"image": asdict(ImageOptions()), "splits": {"train": 1.0}, "seed": 0}
+    generation = Generation(
+        version=1,
+        splits={"train": Split(shards=(), category_counts={"layout": (0,)})},
+        counts=Counts(inputs=0, written=0, duplicates=0, quarantined={}),
+        build_options=recorded,
+        source_fingerprint="",
+        written_by="",
+    )
+    base = Base(directory="/out", version=1, completed="", first_shards={"train": 1})
+    for name, refused in (("Cafe\u0301", True), ("Caf\u00e9", False)):
+        manifest = Manifest(
+            version=1,
+            features=(),
+            labels=(),
+            vocabularies={"layout": (name,)},
+            generations=(generation,),
+        )
+        monkeypatch.setattr("beam_jobs.arguments.build.read_base", lambda _: (base, manifest))  # noqa: B023
+        monkeypatch.setattr("beam_jobs.arguments.build.read_centroids", lambda *_: None)
+        if refused:
+            sentence = f"layout {name!r} in /out is not in Unicode's form NFC, as an older tillroll"
+            with pytest.raises(BuildError, match=f"^{re.escape(sentence)}"):
+                options_of("--append")
+        else:
+            assert options_of("--append").base == base
+
+
 def test_the_format_can_be_set(tmp_path: Path) -> None:
     source = options_of(f"--input={tmp_path / 'list.txt'}", "--input-format=csv").source
     assert (source.format, source.path) == ("csv", str(tmp_path / "list.txt"))
@@ -201,6 +258,18 @@ def test_local_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyP
             "--input /nowhere/at/all is neither a folder nor named .csv, .jsonl or .parquet: check "
             "the path, or set --input-format",
             id="input",
+        ),
+        pytest.param(
+            ["--input=https://example.com/t.csv"],
+            "'https://example.com/t.csv' is on no file system that can be read: download what lies "
+            "there, and name the files",
+            id="input_of_the_web",
+        ),
+        pytest.param(
+            ["--output=az://container/out"],
+            "'az://container/out' is on no file system that can be read: write "
+            "azfs://ACCOUNT/CONTAINER/PATH",
+            id="output_of_azure",
         ),
         pytest.param(
             ["--input=/in/*/t.csv"],
