@@ -22,7 +22,7 @@ from beam_jobs.layouts.descriptors import ONE_LAYOUT, LayoutFrom, Method, find_m
 from beam_jobs.options import BuildOptions
 from beam_jobs.sharding.splits import parse_fractions
 from beam_jobs.shown import shown
-from beam_jobs.sources.names import normalized
+from beam_jobs.sources.names import in_nfc
 from beam_jobs.sources.source import INPUT_FORMATS, Source
 from beam_jobs.storage.paths import absolute
 from beam_jobs.writing.output import read_base, read_centroids
@@ -256,7 +256,7 @@ def _check_descriptors(output: str, manifest: Manifest, method: Method | None) -
 def _check_names(output: str, manifest: Manifest) -> None:
     """Raises BuildError if names of a dataset have another form of Unicode than new ones."""
     for category, values in manifest.vocabularies.items():
-        if odd := [value for value in values if normalized(value) != value]:
+        if odd := [value for value in values if in_nfc(value) != value]:
             raise BuildError(
                 f"{category} {shown(odd[0])} in {output} is not in Unicode's form NFC, as an older "
                 "tillroll wrote it: build the dataset again"

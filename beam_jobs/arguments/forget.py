@@ -4,6 +4,7 @@ import argparse
 
 from beam_jobs.arguments.common import add_running
 from beam_jobs.options import ForgetOptions
+from beam_jobs.sources.names import forms_of
 from beam_jobs.storage import files
 from beam_jobs.storage.paths import absolute
 from beam_jobs.writing.output import read_base
@@ -49,6 +50,8 @@ def forget_options(args: argparse.Namespace) -> ForgetOptions:
     directory = absolute(args.directory)
     ids = () if args.ids is None else _read_ids(args.ids)
     base, _ = read_base(directory)
+    # In all forms of Unicode: older versions and the quarantine have ids as their inputs had them.
+    ids = tuple(sorted({form for id_ in ids for form in forms_of(id_)}))
     return ForgetOptions(output=directory, base=base, ids=ids, excluded=args.excluded)
 
 

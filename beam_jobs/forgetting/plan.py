@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from beam_jobs.forgetting.search import Found
 from beam_jobs.options import ForgetOptions
+from beam_jobs.sources.names import in_nfc
 from schemas.excluded import Excluded
 from schemas.file_names import DUPLICATES, NEAR_DUPLICATES, QUARANTINE, is_listing, version_file
 from schemas.manifest import FileChecksum, Manifest, Shard
@@ -82,12 +83,12 @@ def make_plan(
     rows = {one.name: one.positions for one in found if not is_listing(one.name)}
     shards = _shard_tasks(newest, rows, excluded, every_excluded=options.excluded)
     held_by = {one.name for one in found} | {task.shard.index_name for task in shards}
-    known = {id_ for one in found for id_ in one.ids}
+    known = {in_nfc(id_) for one in found for id_ in one.ids}
     return ForgetPlan(
         shards=tuple(shards),
         listings=tuple(_listing_tasks(newest, held_by, version=options.version)),
         ended=tuple(one.version for one in manifests if one.file_names & held_by),
-        missing=tuple(id_ for id_ in options.ids if id_ not in known),
+        missing=tuple(sorted({in_nfc(id_) for id_ in options.ids} - known)),
     )
 
 

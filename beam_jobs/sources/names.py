@@ -32,9 +32,8 @@ def is_absent(raw: Any) -> bool:
     return raw is None or (isinstance(raw, float) and math.isnan(raw))
 
 
-def normalized(name: str) -> str:
-    """Returns a name in Unicode's form NFC, without white space around it."""
-    name = name.strip()
+def in_nfc(name: str) -> str:
+    """Returns a name in Unicode's form NFC, in which equal names are equal texts."""
     return name if name.isascii() else unicodedata.normalize("NFC", name)
 
 
@@ -51,7 +50,7 @@ def parse_name(kind: str, raw: Any) -> str:
       ValueError: the value is no name, or too long for one.
     """
     if isinstance(raw, str):  # most are, of millions
-        name = normalized(raw)
+        name = in_nfc(raw.strip())
     elif is_absent(raw):
         return ""
     elif isinstance(raw, list | dict | bool | bytes):
@@ -64,11 +63,10 @@ def parse_name(kind: str, raw: Any) -> str:
             )
         name = str(int(raw) if raw == int(raw) else raw)
     else:
-        name = normalized(str(raw))
+        name = in_nfc(str(raw).strip())
     if len(name) > MAX_CHARACTERS:
         raise ValueError(
-            f"the {kind} must have at most {MAX_CHARACTERS:,} characters, got {shown(name)}: "
-            "shorten it"
+            f"the {kind} must have at most {MAX_CHARACTERS:,} characters, got {shown(name)}"
         )
     return name
 
@@ -89,6 +87,12 @@ def without_words_for_nothing(raw: Any) -> Any:
     return None if isinstance(raw, str) and raw in _NO_VALUE else raw
 
 
+def forms_of(name: str) -> tuple[str, ...]:
+    """Returns a name as it is, in NFC and in NFD, each form once."""
+    forms = (name, in_nfc(name), unicodedata.normalize("NFD", name))
+    return tuple(dict.fromkeys(forms))
+
+
 def other_forms(path: str) -> Iterator[str]:
     """Yields a path with each of its parts in NFC or NFD, but not as it is.
 
@@ -96,9 +100,5 @@ def other_forms(path: str) -> Iterator[str]:
     """
     if path.isascii():
         return
-    parts = [
-        dict.fromkeys((part, *(unicodedata.normalize(form, part) for form in ("NFC", "NFD"))))
-        for part in path.split("/")
-    ]
-    forms = map("/".join, itertools.product(*parts))
+    forms = map("/".join, itertools.product(*map(forms_of, path.split("/"))))
     yield from itertools.islice((form for form in forms if form != path), _MAX_FORMS)

@@ -12,7 +12,7 @@ import orjson
 from beam_jobs.rejection import Reason, RejectionError
 from beam_jobs.shown import MESSAGE_CHARACTERS, shortened, shown
 from beam_jobs.sources import strict_json
-from beam_jobs.sources.names import is_absent, normalized, parse_key, parse_name
+from beam_jobs.sources.names import in_nfc, is_absent, parse_key, parse_name
 from schemas.receipt import LAYOUT, Label
 
 Box = tuple[float, float, float, float, str]  # xmin, ymin, xmax, ymax in pixels, transcript
@@ -92,6 +92,7 @@ def make_row(
     The first fault found becomes the `problem` of the row. Where no layout is needed, that of a row
     without one is "". Names are in Unicode's form NFC, but for `uri`, which is the file's own.
     """
+    id_ = in_nfc(id_)
     try:
         values = {label.name: _typed(label, raw_labels.get(label.name)) for label in labels}
         names = {label.name for label in labels if label.type == "category"}
@@ -99,7 +100,7 @@ def make_row(
         if needs_layout and not layout_name:
             raise RejectionError(Reason.LAYOUT_MISSING, "the receipt has no layout")
         row = Row(
-            id=normalized(id_),
+            id=id_,
             uri=uri,
             group=group_name,
             categories={LAYOUT: layout_name} | {name: str(values[name]) for name in names},

@@ -21,7 +21,7 @@ from beam_jobs.shown import MESSAGE_CHARACTERS, shortened, shown
 from beam_jobs.sources import strict_json
 from beam_jobs.sources.folders import below, folder_parts, folder_rows, is_input
 from beam_jobs.sources.names import (
-    normalized,
+    in_nfc,
     parse_key,
     parse_name,
     without_words_for_nothing,
@@ -223,7 +223,7 @@ class Source:
             begin = shortened(source, MESSAGE_CHARACTERS)
             return rejected_row(begin, Reason.BAD_ROW, str(error), id_=id_)
         if not named:
-            id_ = normalized(image)
+            id_ = in_nfc(image)
         if not image:
             return rejected_row(source, Reason.IMAGE_MISSING, "the row names no image", id_=id_)
         uri = self._image_uri(image)
@@ -256,8 +256,8 @@ class Source:
         leads_up = ".." in name.split("/")
         if is_absolute(name):
             # The table may write the root in another form of Unicode.
-            root = normalized(self.image_root.rstrip("/")) + "/"
-            inside = normalized(name).startswith(root) and not leads_up
+            root = in_nfc(self.image_root.rstrip("/")) + "/"
+            inside = in_nfc(name).startswith(root) and not leads_up
             return name if inside or not self.confine_images else None
         path = posixpath.normpath(name) if leads_up else name
         return None if path.split("/")[0] == ".." else files.join(self.image_root, path)

@@ -1,5 +1,6 @@
 """The plan of a forgetting, from what was found."""
 
+import unicodedata
 from dataclasses import replace
 
 import pytest
@@ -145,3 +146,12 @@ def test_too_many_ids_are_refused() -> None:
         ValueError, match="100,001 ids are too many to forget at once: give at most"
     ):
         replace(OPTIONS, ids=ids)
+
+
+def test_an_id_is_found_in_any_form_of_unicode() -> None:
+    nfc, nfd = (unicodedata.normalize(form, "reçu") for form in ("NFC", "NFD"))
+    for stored in (nfc, nfd):
+        found = [Found(name=index(0), ids=(stored,), positions=(0,))]
+        plan = make_plan(MANIFESTS, found, NOTHING, replace(OPTIONS, ids=("a", nfd, nfc)))
+        assert plan.missing == ("a",)
+    assert make_plan(MANIFESTS, [], NOTHING, replace(OPTIONS, ids=(nfd, nfc))).missing == (nfc,)

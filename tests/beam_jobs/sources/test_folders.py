@@ -225,3 +225,9 @@ def test_folders_of_one_name_in_two_forms_are_one_layout(tmp_path: Path) -> None
     assert [row.categories["layout"] for row in rows] == [names[0]] * 2
     assert [row.id for row in rows] == [f"{names[0]}/1.jpg", f"{names[0]}/2.jpg"]
     assert all(Path(row.uri).exists() for row in rows)
+
+
+def test_white_space_belongs_to_the_name_of_a_file(tmp_path: Path) -> None:
+    make(tmp_path, "shop/ 1.jpg ", "shop/1.jpg")
+    rows = folder_rows(str(tmp_path), folder=str(tmp_path))
+    assert sorted(row.id for row in rows) == ["shop/ 1.jpg ", "shop/1.jpg"]
