@@ -141,8 +141,8 @@ def _names_as_floats(vocabularies: Mapping[str, Sequence[str]]) -> str:
         if twice := sorted(name for name in names if f"{name}.0" in names and name.isdecimal()):
             name = shortened(twice[0])
             text += (
-                f"warning: {category} has numbers with and without .0, such as {name} and {name}.0: "
-                "write them alike in all tables\n"
+                f"warning: {category} has numbers with and without .0, such as {name} and "
+                f"{name}.0: write them alike in all tables\n"
             )
     return text
 
