@@ -15,7 +15,8 @@ from pipeline.dataset import EvaluationDataset, make_evaluation_dataset
 from pipeline.distribution.image_sizes import step_by_size
 from pipeline.records.bucket_table import sizes_of
 from pipeline.records.info import DatasetInfo
-from pipeline.tasks.base import MetricValue, Task
+from pipeline.tasks.base import Task
+from pipeline.tasks.results import losses_of, metrics_of, predictions_of
 
 _PADDING = -1
 
@@ -63,6 +64,14 @@ class Evaluator:
         self._global_batch_size = global_batch_size
         self._labels = len(info.vocabulary(config.label))
         self._datasets: dict[str, EvaluationDataset] = {}
+
+    def trace(self, split: str) -> None:
+        """Makes the graph of a step of `evaluate`, and runs nothing; every worker must call it.
+
+        Raises:
+          TaskError: a method of the task returns something of another shape than it should.
+        """
+        self._step.get_concrete_function(iter(self._dataset(split).dataset))
 
     def evaluate(self, split: str) -> Evaluation:
         """Computes loss and metrics over a split; every worker must call it."""
@@ -138,9 +147,10 @@ class Evaluator:
         """
         image = views_as_examples(to_float32(batch["image"]))
         outputs = self._model(image, training=False)
-        values = {"loss": self._task.loss(outputs, batch), **self._task.metrics(outputs, batch)}
-        sums = {name: self._by_layout(value, batch) for name, value in values.items()}
-        predictions = self._task.predictions(outputs)
+        losses = losses_of(self._task, outputs, batch)
+        values = {"loss": (losses, tf.ones_like(losses)), **metrics_of(self._task, outputs, batch)}
+        sums = {name: self._by_layout(*pair, batch) for name, pair in values.items()}
+        predictions = predictions_of(self._task, outputs, image)
         if "label" not in predictions or "label" not in batch:
             return sums, None
         label = tf.cast(batch["label"], tf.int64)
@@ -149,12 +159,13 @@ class Evaluator:
         pairs = label * self._labels + predicted
         return sums, tf.where(batch["weight"] > 0, pairs, _PADDING)
 
-    def _by_layout(self, value: MetricValue, batch: dict[str, tf.Tensor]) -> tf.Tensor:
+    def _by_layout(
+        self, values: tf.Tensor, counts: tf.Tensor, batch: dict[str, tf.Tensor]
+    ) -> tf.Tensor:
         """Sums values and weights over each layout, to float32 [2, layouts]."""
-        values, counts = value if isinstance(value, tuple) else (value, tf.ones_like(value))
-        weights = tf.cast(counts, tf.float32) * batch["weight"]
+        weights = counts * batch["weight"]
         # A metric may be NaN where it does not count, and 0 · NaN would be NaN.
-        weighted = tf.math.multiply_no_nan(tf.cast(values, tf.float32), weights)
+        weighted = tf.math.multiply_no_nan(values, weights)
         pairs = tf.stack([weighted, weights], axis=1)
         sums = tf.math.unsorted_segment_sum(pairs, batch["layout_id"], len(self._info.layouts))
         return tf.transpose(sums)
@@ -177,4 +188,4 @@ class Evaluator:
         return self._strategy.run(self._replica_predictions, (image,))
 
     def _replica_predictions(self, image: tf.Tensor) -> dict[str, tf.Tensor]:
-        return self._task.predictions(self._model(to_float32(image), training=False))
+        return predictions_of(self._task, self._model(to_float32(image), training=False), image)
