@@ -208,7 +208,7 @@ def check(
       ValueError: an option is wrong, or a trial could have a value that is wrong.
       FileNotFoundError: there is no dataset.
     """
-    from pipeline.train_arguments import check_options, option_types
+    from pipeline.train_arguments import check_options, option_types, trace_task
 
     for flag, reason in _NOT_GIVEN.items():
         if any(argument.partition("=")[0] == flag for argument in arguments):
@@ -233,6 +233,7 @@ def check(
                 check_options([*fixed, *to_flags({**usual, name: value})])
             except ValueError as error:
                 raise ValueError(f"--space {name}: with {value}, {error}") from error
+    trace_task([*fixed, *to_flags(usual)])
     shaping = {name: value for name, value in given.items() if name not in (*_NOT_SHAPING, *space)}
     definition = Definition(
         space=space,

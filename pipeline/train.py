@@ -31,6 +31,7 @@ from pipeline.records.file_systems import load_file_system
 from pipeline.records.info import load_info
 from pipeline.records.read_failure import read_failure_in
 from pipeline.tasks.base import load_task
+from pipeline.tasks.results import TaskError
 from pipeline.train_arguments import (
     RUN,
     TRAINING,
@@ -165,6 +166,7 @@ def _train(
         }
         asked = {**vars(args), **data, "model": model_options}
         try:
+            trainer.check_task(run_options.evaluation_split)
             folder.write_options(asked)
             ended = _run_with_bar(
                 trainer,
@@ -179,6 +181,8 @@ def _train(
             folder.plot()
             if trainer.step > first_step:
                 folder.log_time(trainer.step, ledger, ended=ended)
+        except TaskError as error:  # all other errors of its code come with their traceback
+            parser.error(str(error))
         except RunFolderInUseError as error:
             folder.abandon()
             _warn(str(error))

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Literal
 
+import tensorflow as tf
+
 from pipeline.arguments import BALANCE, BUCKETS, add_dataset
 from pipeline.augmentation.presets import AUGMENTATIONS
 from pipeline.config import InputConfig
@@ -16,6 +18,7 @@ from pipeline.tasks.base import check_inputs, load_task, task_options
 from pipeline.training.loop import STOPPED, RunOptions, check_evaluation_split
 from pipeline.training.options import TrainOptions
 from pipeline.training.prometheus import port_number
+from pipeline.training.trainer import Trainer
 from schemas.command_line import CommandParser, Flag, Options
 
 _MODEL_PREFIX = "--model."
@@ -201,6 +204,25 @@ def check_options(arguments: Sequence[str]) -> dict[str, Any]:
     model: Any = task  # a dataclass, which no protocol can say
     of_task = {f"model.{each.name}": getattr(task, each.name) for each in fields(model)}
     return {**vars(args), **of_task, "info": info}
+
+
+def trace_task(arguments: Sequence[str]) -> None:
+    """Makes a task's model and the graph of an evaluation, without a strategy or a run folder.
+
+    Raises:
+      ValueError: an option is wrong, or a method of the task returns something of another shape
+        than it should.
+    """
+    others, model_options = split_model_options(arguments)
+    args = make_parser().parse(others)
+    trainer = Trainer(
+        load_task(args.task, model_options),
+        tf.distribute.get_strategy(),
+        load_info(args.data_dir, version=args.version),
+        TRAINING.make(args),
+        lambda config: configured(config, args),
+    )
+    trainer.check_task(args.evaluation_split)
 
 
 def configured(config: InputConfig, args: argparse.Namespace) -> InputConfig:

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from benchmarks.harness.stragglers import Delays
 from pipeline import train
+from pipeline.training.gradients import Gradients
 from pipeline.training.trainer import Trainer
 
 
@@ -23,17 +24,19 @@ class DelayedTrainer(Trainer):
 
     delays: Delays
 
-    def _replica_gradients(self, batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    def _replica_gradients(self, batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, Gradients]:
         loss, gradients = super()._replica_gradients(batch)
         # By the clock: from the run's seed, all workers would draw the same, and be late together.
         clock = tf.cast(tf.timestamp() * 1e6, tf.int64)
         draw = tf.random.stateless_uniform([], seed=tf.stack([clock, tf.zeros([], tf.int64)]))
         is_late = draw < self.delays.probability
         seconds = tf.where(is_late, self.delays.step_s * self.delays.factor, self.delays.step_s)
-        with tf.control_dependencies([loss, *gradients]):
+        computed = [gradient for gradient in gradients if gradient is not None]
+        with tf.control_dependencies([loss, *computed]):
             slept = _sleep(seconds)
         with tf.control_dependencies([slept]):
-            return tf.identity(loss), [tf.identity(gradient) for gradient in gradients]
+            delayed = [None if each is None else tf.identity(each) for each in gradients]
+            return tf.identity(loss), delayed
 
 
 def _sleep(seconds: tf.Tensor) -> tf.Tensor:

@@ -34,7 +34,10 @@ class Task(Protocol):
     def build(self, info: DatasetInfo) -> Any:
         """Builds the Keras model, from images float32 [n, height, width, channels] in 0…1.
 
-        The trainer calls it under the scope of the strategy.
+        The trainer calls it under the scope of the strategy. The model must have its variables, as
+        one with a `keras.Input` has. As in Keras' `fit`, the losses of its layers (regularizers,
+        `activity_regularizer` and `add_loss`) are added to the loss of each step; evaluations leave
+        them out.
         """
 
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:

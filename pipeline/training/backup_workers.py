@@ -9,6 +9,7 @@ import tensorflow as tf
 from pipeline.distribution.parameter_server import allow_updates_by_chief
 from pipeline.training.gradient_count import GradientCount
 from pipeline.training.gradient_sums import GradientSums
+from pipeline.training.gradients import Gradients
 from pipeline.training.options import TrainOptions
 from pipeline.training.parameter_server import ChiefSteps
 from pipeline.training.progress import Progress
@@ -43,8 +44,8 @@ class BackupWorkerSteps(ChiefSteps):
         build: Callable[[], Any],
         backups: int,
         next_batch: Callable[[Any], tuple[Any, tf.Tensor]],
-        gradients: Callable[[Any], tuple[tf.Tensor, list[tf.Tensor]]],
-        update: Callable[[list[tf.Tensor]], None],
+        gradients: Callable[[Any], tuple[tf.Tensor, Gradients]],
+        update: Callable[[Gradients], None],
     ) -> None:
         """Connects to the workers, and makes the accumulators of gradients.
 
@@ -77,8 +78,8 @@ class BackupWorkerSteps(ChiefSteps):
         """
         late = self._count.late
         graphs, called = self._add.experimental_get_tracing_count(), time.monotonic()
-        self._end_step.get_concrete_function()
         self._schedule(batches)
+        self._end_step.get_concrete_function()  # while workers compute
         is_traced = self._add.experimental_get_tracing_count() > graphs
         tracing_s = time.monotonic() - called if is_traced else 0.0
         losses, waited_s = [], 0.0
@@ -145,7 +146,7 @@ class BackupWorkerSteps(ChiefSteps):
         with tf.control_dependencies(self._sums.add(step, gradients, figures)):
             self._computed.assign_add(1)
 
-    def _replica_gradients(self, batch: Any) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
+    def _replica_gradients(self, batch: Any) -> tuple[tf.Tensor, tf.Tensor, Gradients]:
         # First the number of the step, then the weights, so they are not those of an earlier one.
         # It must stand here: `strategy.run` has a thread, which knows of no dependencies.
         step = self._step.read_value()

@@ -9,17 +9,20 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from pipeline.training.gradients import Gradients
+
 
 class Mean(NamedTuple):
     """The mean of what was added for a step.
 
     Attributes:
-      gradients: mean gradient of each variable, in its shape, on its parameter server.
+      gradients: mean gradient of each variable, in its shape, on its parameter server; None for
+        a variable that never gets one.
       figures: mean figures, float32 [figures].
       count: how often something was added, int32 [].
     """
 
-    gradients: list[tf.Tensor]
+    gradients: Gradients
     figures: tf.Tensor
     count: tf.Tensor
 
@@ -52,17 +55,18 @@ class GradientSums:
         for place, variable in enumerate(variables):
             self._held[variable.value.device].append(place)
         self._accumulators = {device: _accumulator(device) for device in self._held}
+        self._unused: set[int] = set()  # places of variables without a gradient
 
-    def add(
-        self, step: tf.Tensor, gradients: Sequence[tf.Tensor | None], figures: tf.Tensor
-    ) -> list[tf.Operation]:
+    def add(self, step: tf.Tensor, gradients: Gradients, figures: tf.Tensor) -> list[tf.Operation]:
         """Adds gradients, in a graph that a worker runs, and returns the operations that do so.
 
         Args:
           step: the step whose weights they were computed from, int64 [].
-          gradients: one for each variable, float32, in the order of the variables; None for zeros.
+          gradients: one for each variable, float32, in the order of the variables; None for one
+            that gets none, which must be so in all graphs.
           figures: float32 [figures].
         """
+        self._unused = {place for place, gradient in enumerate(gradients) if gradient is None}
         head = tf.concat([tf.ones([1]), figures], 0)
         added = []
         for device, places in self._held.items():
@@ -91,12 +95,13 @@ class GradientSums:
     def take(self, *, times: int = 1) -> Mean:
         """Takes the mean gradients of a step, of which one or more have come, and ends the step.
 
-        From then on, gradients of that step are dropped. Use it in a graph.
+        From then on, gradients of that step are dropped. Use it in a graph, which must be traced
+        after that of `add`.
 
         Args:
           times: what each mean is multiplied by.
         """
-        gradients: list[tf.Tensor] = [None] * len(self._shapes)
+        gradients: Gradients = [None] * len(self._shapes)
         figures, counts = [], []
         for device, places in self._held.items():
             with tf.device(device):
@@ -107,7 +112,8 @@ class GradientSums:
                 sizes = [int(np.prod(self._shapes[place])) for place in places]
                 of_figures, *flat = tf.split(mean, [self._figures, *sizes])
                 for place, gradient in zip(places, flat, strict=True):
-                    gradients[place] = tf.reshape(gradient, self._shapes[place])
+                    if place not in self._unused:
+                        gradients[place] = tf.reshape(gradient, self._shapes[place])
             figures.append(of_figures)
             counts.append(tf.cast(total[0], tf.int32))
         # A gradient may come to one server just before its end of the step, and to another just

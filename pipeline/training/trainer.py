@@ -19,7 +19,9 @@ from pipeline.input.services import check_services
 from pipeline.records.bucket_table import sizes_of
 from pipeline.records.info import DatasetInfo
 from pipeline.tasks.base import Task, check_inputs
+from pipeline.tasks.results import TaskError, losses_of
 from pipeline.training.backup_workers import BackupWorkerSteps, check_backup_workers
+from pipeline.training.gradients import Gradients, ModelCall, add_gradients, clip_gradients
 from pipeline.training.non_finite import check_weights
 from pipeline.training.options import TrainOptions
 from pipeline.training.parameter_server import AsynchronousSteps
@@ -72,6 +74,7 @@ class Trainer:
             self._check_sizes()
             self.optimizer = options.make_optimizer()
             self.optimizer.build(self.model.trainable_variables)
+        self._call = ModelCall(self.model)
         self._steps = self._make_steps()
         self._evaluator = Evaluator(
             task,
@@ -163,12 +166,39 @@ class Trainer:
         )
         model = self.task.build(self.info)
         keras.config.set_dtype_policy(policy)
+        if not model.built:
+            raise TaskError(self._unbuilt())
         # Before the optimizer is built, which then knows of nothing else, weight decay included.
         if names := self.options.train_only:
             train_only(
                 model, choose_variables(self.task, model, self.info, names, option="train_only")
             )
         return model
+
+    def _unbuilt(self) -> str:
+        (height, width), *_ = self._sizes or ((self.config.height, self.config.width),)
+        return (
+            f"the model of {self.task} makes variables when it is called, and the trainer needs "
+            f"them before: call model(keras.Input(({height}, {width}, {self.config.channels}))) in "
+            "build"
+        )
+
+    def check_task(self, split: str) -> None:
+        """Makes the graph of an evaluation, so that errors of a task show before the first step.
+
+        Every worker must call it. It changes nothing, and the first evaluation uses the graph.
+
+        Args:
+          split: the split to evaluate on.
+
+        Raises:
+          TaskError: a method of the task returns something of another shape than it should, or its
+            model makes variables when it is called.
+        """
+        variables = len(self.model.variables)
+        self._evaluator.trace(split)
+        if len(self.model.variables) > variables:
+            raise TaskError(self._unbuilt())
 
     @property
     def step(self) -> int:
@@ -258,7 +288,7 @@ class Trainer:
             return batch, tf.timestamp() - before
 
     def _train_step(self, batch: dict[str, Any]) -> tf.Tensor:
-        """Updates the model by a global batch, and returns its loss, float32 []."""
+        """Updates the model by a global batch, and returns its loss, with layers', float32 []."""
         loss = self.strategy.run(self._train_replica, (batch,))
         return self.strategy.reduce("SUM", loss, axis=None)
 
@@ -268,7 +298,7 @@ class Trainer:
         self._update_replica(gradients)
         return loss
 
-    def _replica_gradients(self, batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    def _replica_gradients(self, batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, Gradients]:
         """Computes a replica's parts of the loss and of the gradients of a global batch."""
         if self.config.placement == "device":
             config = self.config
@@ -277,29 +307,25 @@ class Trainer:
         # With accumulate=2, 8 rows become parts of rows 0 to 3 and 4 to 7; gradients are added up.
         pieces = [tf.split(feature, self.options.accumulate) for feature in batch.values()]
         parts = [dict(zip(batch, part, strict=True)) for part in zip(*pieces, strict=True)]
+        calls = len(parts) * self.strategy.num_replicas_in_sync * self._steps.batches_per_step
         total = tf.constant(0.0)
-        gradients: list[tf.Tensor] = []
+        gradients: Gradients = [None] * len(variables)
         for part in parts:
             with tf.GradientTape() as tape:
-                image = views_as_examples(to_float32(part["image"]))
-                outputs = self.model(image, training=True)
-                losses = tf.cast(self.task.loss(outputs, part), tf.float32)
+                outputs, of_layers = self._call(views_as_examples(to_float32(part["image"])))
+                losses = losses_of(self.task, outputs, part)
                 if "weight" in part:
                     losses *= part["weight"]
                 # Divided by the global batch: the optimizer adds up the gradients of all replicas.
-                loss = tf.reduce_sum(losses) / self.options.global_batch_size
-            part_gradients = tape.gradient(loss, variables)
-            if gradients:
-                pairs = zip(gradients, part_gradients, strict=True)
-                gradients = [before + gradient for before, gradient in pairs]
-            else:
-                gradients = part_gradients
+                # A layer's loss is one of its weights, or a mean over the examples of a call.
+                loss = tf.reduce_sum(losses) / self.options.global_batch_size + of_layers / calls
+            gradients = add_gradients(gradients, tape.gradient(loss, variables))
             total += loss
         return total, gradients
 
     def _replica_gradients_by_size(
         self, batch: dict[str, tf.Tensor]
-    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    ) -> tuple[tf.Tensor, Gradients]:
         """Computes gradients where each replica may have images of another size."""
         if not self._sizes:
             return self._replica_gradients(batch)
@@ -309,21 +335,12 @@ class Trainer:
             lambda size: self._replica_gradients(with_size(batch, size)),
         )
 
-    def _update_replica(self, gradients: list[tf.Tensor]) -> None:
+    def _update_replica(self, gradients: Gradients) -> None:
         """Updates the model by this replica's part of the gradients, and those of the others."""
+        if self.options.clip_norm is not None:
+            gradients = clip_gradients(gradients, self.options.clip_norm)
         variables = self.model.trainable_variables
-        self.optimizer.apply_gradients(zip(self._clipped(gradients), variables, strict=True))
-
-    def _clipped(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
-        """Clips this replica's part of the gradients by the norm of the sum over all replicas."""
-        if self.options.clip_norm is None:
-            return gradients
-        # `tf.clip_by_global_norm` here would clip each part by the norm of that part.
-        context = tf.distribute.get_replica_context()
-        whole = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
-        norm = tf.linalg.global_norm(whole)
-        scale = self.options.clip_norm / tf.maximum(norm, self.options.clip_norm)
-        return [gradient * scale for gradient in gradients]
+        self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
 
     def evaluate(self, split: str) -> Evaluation:
         """Computes loss and metrics over a split; every worker must call it."""

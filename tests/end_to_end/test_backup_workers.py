@@ -15,12 +15,12 @@ from pipeline.training.checkpoints import Checkpoints
 from pipeline.training.options import TrainOptions
 from pipeline.training.trainer import Trainer
 from tests.support.processes import Process, processes, run_python, wait_until
-from tests.support.tiny_task import TinyTask
+from tests.support.tiny_task import PenalizedTask
 
 CALL = 10
 SEED = 1  # its untrained model loses 3, where that of seed 0 loses as little as a trained one
 OPTIONS = (
-    "--task=tests.support.tiny_task:TinyTask",
+    "--task=tests.support.tiny_task:PenalizedTask",
     "--quiet",
     "--evaluation-split=train",
     "--global-batch-size=8",
@@ -51,7 +51,7 @@ def wait_for_end(started: list[Process]) -> None:
 
 def trainer(directory: Path) -> Trainer:
     options = TrainOptions(global_batch_size=8, schedule="constant", seed=SEED)
-    return Trainer(TinyTask(), tf.distribute.get_strategy(), load_info(directory), options)
+    return Trainer(PenalizedTask(), tf.distribute.get_strategy(), load_info(directory), options)
 
 
 def weights(directory: Path, run_dir: Path) -> list[np.ndarray]:

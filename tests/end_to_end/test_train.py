@@ -28,6 +28,9 @@ TASK = (
 )
 
 
+PENALIZED = "--task=tests.support.tiny_task:PenalizedTask"  # counts after that of TASK
+
+
 def command(devices: int, directory: Path, run_dir: Path, *options: str) -> list[str]:
     arguments = [str(directory), f"--run-dir={run_dir}", *TASK, *options]
     return ["tests.support.train_worker", str(devices), *arguments]
@@ -69,6 +72,7 @@ def assert_equal_weights(first: Path, second: Path) -> None:
 
 def test_losses_do_not_depend_on_the_number_of_replicas(directory: Path, tmp_path: Path):
     options = ("--steps=12", "--steps-per-call=1", "--clip-norm=1", "--balance-alpha=0.3")
+    options += ("--sample-weights", PENALIZED)
     seen = {}
     for devices in (1, 2, 4):
         run_dir = tmp_path / f"{devices}"
@@ -84,6 +88,16 @@ def test_losses_do_not_depend_on_the_number_of_replicas(directory: Path, tmp_pat
     np.testing.assert_allclose(seen[2], seen[1], rtol=1e-4)
     np.testing.assert_allclose(seen[4], seen[1], rtol=1e-4)
     assert pictures(tmp_path / "1") == pictures(tmp_path / "2") == pictures(tmp_path / "4")
+
+
+def test_losses_that_replicas_would_mix_up_are_refused(directory: Path, tmp_path: Path):
+    task = "--task=tests.support.tiny_task:SynchronizedTask"
+    commands = {"worker": [command(2, directory, tmp_path / "run", task)]}
+    with processes(tmp_path / "process", commands) as started:
+        assert started[0].wait() == 2
+        words = started[0].errors()
+    assert "has a layer that adds a loss and another one that waits for all replicas" in words
+    assert "Traceback" not in words
 
 
 def test_killed_and_stopped_runs_end_with_the_same_weights(directory: Path, tmp_path: Path):
@@ -114,7 +128,7 @@ def test_killed_and_stopped_runs_end_with_the_same_weights(directory: Path, tmp_
 
 
 def test_two_workers_train_like_one_and_lose_nothing(directory: Path, tmp_path: Path):
-    options = ("--steps=60", "--checkpoint-every=10", "--evaluate-every=30")
+    options = ("--steps=60", "--checkpoint-every=10", "--evaluate-every=30", PENALIZED)
     runs = {}
     for workers in (1, 2):
         runs[workers] = tmp_path / f"run-{workers}"

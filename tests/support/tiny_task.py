@@ -68,6 +68,55 @@ class AnySizeTask(TinyTask):
         )
 
 
+class Penalty(keras.layers.Layer):
+    """Adds the mean square of its inputs to the loss, so that halves of a batch differ in it."""
+
+    def call(self, inputs: Any) -> Any:
+        self.add_loss(3 * keras.ops.mean(keras.ops.square(inputs)))
+        return inputs
+
+
+@dataclass(frozen=True)
+class PenalizedTask(TinyTask):
+    """A model whose layers have losses of every kind, sparse gradients and none; of any size."""
+
+    def build(self, info: DatasetInfo) -> keras.Model:
+        layouts = len(info.layouts)
+        image = keras.Input((None, None, 1))
+        mean = keras.layers.GlobalAveragePooling2D()
+        regularizer = keras.regularizers.L2(0.5)
+        convolution = keras.layers.Conv2D(4, 3, 2, kernel_regularizer=regularizer)(image)
+        of_ink = keras.layers.Dense(layouts, activity_regularizer="l1")(mean(convolution))
+        level = keras.layers.Rescaling(7.0)(mean(image))
+        of_level = keras.layers.Flatten()(keras.layers.Embedding(8, layouts)(level))
+        logits = Penalty()(keras.layers.Add()([of_ink, of_level]))
+        return keras.Model(image, {"logits": logits, "unused": keras.layers.Dense(2)(level)})
+
+    def heads(self, model: keras.Model) -> dict[str, Head]:
+        return {}
+
+    def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
+        return super().loss(outputs["logits"], batch)
+
+    def metrics(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+        return super().metrics(outputs["logits"], batch)
+
+    def predictions(self, outputs: Any) -> dict[str, Any]:
+        return super().predictions(outputs["logits"])
+
+
+@dataclass(frozen=True)
+class SynchronizedTask(TinyTask):
+    """A layer that adds a loss, and one that waits for all replicas."""
+
+    def build(self, info: DatasetInfo) -> keras.Model:
+        synchronized = keras.layers.BatchNormalization(synchronized=True)
+        return keras.Sequential([super().build(info), Penalty(), synchronized])
+
+    def heads(self, model: keras.Model) -> dict[str, Head]:
+        return {}
+
+
 @dataclass(frozen=True)
 class StoppedTask(TinyTask):
     """Its process gets a signal while it starts; of several workers, the last one does."""
