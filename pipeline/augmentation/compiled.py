@@ -56,10 +56,11 @@ def _warp(image: tf.Tensor, backward: tf.Tensor) -> tf.Tensor:
     first = (tf.range(count) * (height * width))[:, None, None]
 
     def at(rows: int, columns: int) -> tf.Tensor:
-        # Of an index that is too small or too large, XLA takes the first or the last pixel.
         y, x = row + rows, column + columns
         inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
-        return tf.where(inside, tf.gather(flat, first + y * width + x), _WHITE)
+        # XLA would take the nearest pixel. Where functions run eagerly, the index must exist.
+        place = tf.where(inside, first + y * width + x, 0)
+        return tf.where(inside, tf.gather(flat, place), _WHITE)
 
     # The weights add up to 256, so that flat areas keep their level.
     both = _shift(right * below, -_BITS)

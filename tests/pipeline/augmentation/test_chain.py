@@ -131,6 +131,20 @@ def test_compiled_ops_differ_by_rounding(channels: int, dtype: str):
     assert 0 < off.mean() < 0.5
 
 
+@pytest.mark.parametrize("ops", [(op(),) for op in GEOMETRIC] + [COMPILED], ids=str)
+def test_compiled_ops_are_the_same_where_functions_run_eagerly(ops: tuple):
+    """The advice of docs/how_to/debug.md; geometric ops ask for pixels outside of the image."""
+    given = batch(4, height=24, width=16, channels=3)
+    expected = run(given, ops, np.arange(4), dtype="uint8", compiled=True)
+    tf.config.run_functions_eagerly(True)
+    try:
+        eager = run(given, ops, np.arange(4), dtype="uint8", compiled=True)
+    finally:
+        tf.config.run_functions_eagerly(False)
+    np.testing.assert_array_equal(eager["boxes"], expected["boxes"])
+    np.testing.assert_allclose(eager["image"], expected["image"].astype(float), atol=1)
+
+
 @pytest.mark.parametrize(
     ("ops", "exact"),
     [
