@@ -27,10 +27,9 @@ from pipeline.arguments import add_dataset
 from pipeline.config import InputConfig
 from pipeline.dataset import make_evaluation_dataset
 from pipeline.distribution.host_memory import keep_host_memory
-from pipeline.records.files import read_file
 from pipeline.records.info import DatasetInfo, load_info
 from pipeline.records.read_failure import read_failure_in
-from pipeline.serving.saved_model import DESCRIPTION, IMAGES
+from pipeline.serving.saved_model import IMAGES, read_description
 from schemas.command_line import CommandParser, Flag, Options
 
 _DESCRIPTION = """\
@@ -100,7 +99,7 @@ def predict(
     if global_batch_size < 1:
         raise ValueError(f"global_batch_size must be at least 1, got {global_batch_size}")
     directory = os.fspath(model)
-    description = _description(directory)
+    description = read_description(directory)
     truth = _truth(description, load_info(data_dir, version=version))
     dataset, steps = make_evaluation_dataset(
         tf.distribute.get_strategy(),
@@ -142,16 +141,6 @@ def _lines(
                 "predictions": dict(_predictions(found, row, record, output)),
             }
             record += 1
-
-
-def _description(directory: str) -> dict[str, Any]:
-    path = os.path.join(directory, DESCRIPTION)
-    if not tf.io.gfile.exists(path):
-        raise FileNotFoundError(
-            f"{directory} holds no exported model (no file {DESCRIPTION}): check the path, or "
-            "write it with pipeline.serving.saved_model.export"
-        )
-    return json.loads(read_file(path))
 
 
 def _truth(description: Mapping[str, Any], info: DatasetInfo) -> dict[str, str]:

@@ -100,7 +100,11 @@ def init_from(
             f"--init-without {','.join(without)} says what --init-from leaves out: give both"
         )
     if checkpoints.newest_step is not None:
-        before: str | None = folder.read_options().get("init_from")
+        try:
+            before: str | None = folder.read_options().get("init_from")
+        except ValueError as error:
+            warn(str(error))
+            before = path  # it can't be told
         if path and path != before:
             warn(
                 f"--init-from {path} is left aside, as the run goes on from its step "

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from pipeline.augmentation.pixels import to_float32
 from pipeline.config import InputConfig
+from pipeline.records.files import read_file
 from pipeline.records.info import DatasetInfo
 from pipeline.serving.preprocess import read_image
 from pipeline.tasks.base import Task, heads_of
@@ -126,6 +127,25 @@ def _describe(task: Any, model: Any, info: DatasetInfo, config: InputConfig) -> 
     }
 
 
+def read_description(directory: str) -> dict[str, Any]:
+    """Reads what `export` tells of a model.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      ValueError: the file is damaged.
+    """
+    path = os.path.join(directory, DESCRIPTION)
+    if not tf.io.gfile.exists(path):
+        raise FileNotFoundError(
+            f"{directory} holds no exported model (no file {DESCRIPTION}): check the path, or "
+            "write it with pipeline.serving.saved_model.export"
+        )
+    try:
+        return dict(json.loads(read_file(path)))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({error}): export the model anew") from error
+
+
 def read_weights(
     directory: str,
 ) -> tuple[list[tuple[str, npt.NDArray[Any]]], dict[str, list[str]]]:
@@ -138,10 +158,9 @@ def read_weights(
       ValueError: the model does not tell its variables, or is damaged.
     """
     try:
-        with tf.io.gfile.GFile(os.path.join(directory, DESCRIPTION)) as file:
-            described = json.load(file)
+        described = read_description(directory)
         paths, vocabularies = described["variables"], described["vocabularies"]
-    except (tf.errors.NotFoundError, ValueError, KeyError) as error:
+    except (FileNotFoundError, KeyError) as error:
         raise ValueError(
             f"{directory} does not tell the names of its variables in {DESCRIPTION}: export the "
             "model again with this version of tillroll, or give its run folder"

@@ -3,7 +3,7 @@
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,9 +20,12 @@ from pipeline.training.report import Report
 from pipeline.training.run_directory import BEST, CHECKPOINTS, RunFolder
 from pipeline.training.run_identity import COMPARISON_OPTIONS
 from pipeline.training.run_lock import RunFolderInUseError
+from pipeline.training.run_log import LOG
 from pipeline.training.trainer import Trainer
 
 Figures = Mapping[str, float]
+
+_LISTED = 5
 
 STOPPED = 75  # EX_TEMPFAIL of sysexits.h: run the same command again to go on
 
@@ -95,6 +98,11 @@ def resume(
         different checkpoints, or the split to evaluate on is empty.
     """
     check_evaluation_split(trainer.info, options)
+    if damaged := folder.unreadable_lines():
+        warn(
+            f"{os.path.join(folder.path, LOG)}: {_numbered(damaged)} damaged and left out, with "
+            "the evaluations that stood there"
+        )
     best = _checkpoints(trainer, folder, BEST, options, 1, warn)
     checkpoints = RunCheckpoints(
         newest=_checkpoints(trainer, folder, CHECKPOINTS, options, options.keep, warn),
@@ -120,6 +128,13 @@ def resume(
         listing = "".join(f"\n  {change}" for change in changes)
         warn(f"from step {trainer.step + 1} on, other options count:{listing}")
     return checkpoints
+
+
+def _numbered(lines: Sequence[int]) -> str:
+    """Names lines: "line 3", "lines 3, 4, 5 and 20 more"."""
+    more = f" and {len(lines) - _LISTED} more" if len(lines) > _LISTED else ""
+    listed = ", ".join(map(str, lines[:_LISTED]))
+    return f"line {listed} is" if len(lines) == 1 else f"lines {listed}{more} are"
 
 
 def check_evaluation_split(info: DatasetInfo, options: RunOptions) -> None:

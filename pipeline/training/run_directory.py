@@ -20,12 +20,14 @@ from pipeline.training.run_claim import RunClaim
 from pipeline.training.run_files import STORES, LocalFiles, RunFiles, StoreFiles, store_errors
 from pipeline.training.run_identity import UPDATE_OPTIONS, Change
 from pipeline.training.run_lock import RunLock
-from pipeline.training.run_log import CHANGED, LOG, log_lines
+from pipeline.training.run_log import CHANGED, LOG, TIME, log_lines, unreadable_lines
 
 OPTIONS, PLOT, LAYOUTS = "options.json", "plot.png", "layouts.csv"
 CHECKPOINTS, BEST, TENSORBOARD = "checkpoints", "best", "tensorboard"
 _MANY = 1 << 30
-_TIME, _ENDED = "time", "ended"
+_ENDED = "ended"
+# What `pipeline.export` and a warm start need of the options.
+_NEEDED = {"data_dir": str, "task": str, "model": dict}
 
 
 class RunFolder:
@@ -104,10 +106,29 @@ class RunFolder:
         tf.raw_ops.ImportEvent(writer=self._writer._resource, event=event.SerializeToString())
 
     def read_options(self) -> dict[str, Any]:
-        """Reads the options of the command that trained here last; none if there was no other."""
+        """Reads the options of the command that trained here last; none if there was no other.
+
+        Raises:
+          ValueError: the file is damaged.
+        """
         text = self._files.read(OPTIONS)
-        options: dict[str, Any] = json.loads(text) if text else {}
+        if text is None:
+            return {}
+        try:
+            options = dict(json.loads(text))
+            damaged = [name for name, kind in _NEEDED.items() if type(options[name]) is not kind]
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            damaged = [repr(error)]
+        if damaged:
+            raise ValueError(
+                f"{os.path.join(self.path, OPTIONS)} is damaged ({', '.join(damaged)}): "
+                "pipeline.train writes it anew when the run goes on"
+            )
         return options
+
+    def unreadable_lines(self) -> list[int]:
+        """Numbers, from 1 on, of the lines of the log that can't be read and are left out."""
+        return unreadable_lines(self._files.read(LOG) or b"")
 
     def write_options(self, options: Mapping[str, Any]) -> None:
         """Writes the options of the command."""
@@ -157,10 +178,10 @@ class RunFolder:
         seconds, at = ledger.so_far()
         rounded = {category: round(value, 3) for category, value in seconds.items()}
         end = {_ENDED: True} if ended else {}
-        self._append({"step": step, _TIME: rounded, "at": round(at, 3), **end})
+        self._append({"step": step, TIME: rounded, "at": round(at, 3), **end})
         with self._writer.as_default(step=step):
             for category, value in seconds.items():
-                tf.summary.scalar(f"{_TIME}/{category}", value)
+                tf.summary.scalar(f"{TIME}/{category}", value)
         self._flush_writer()
         if self._is_remote:
             self._files.flush()
@@ -171,9 +192,9 @@ class RunFolder:
 
     def carry_on(self, step: int, ledger: Ledger) -> None:
         """Adds to a ledger the time until a step, as the log has it from earlier processes."""
-        lines = [line for line in self._lines() if _TIME in line and line["step"] <= step]
+        lines = [line for line in self._lines() if TIME in line and line["step"] <= step]
         if lines:
-            ledger.carry_on(lines[-1][_TIME], None if _ENDED in lines[-1] else lines[-1]["at"])
+            ledger.carry_on(lines[-1][TIME], None if _ENDED in lines[-1] else lines[-1]["at"])
 
     def lines(self) -> list[dict[str, float]]:
         """Reads the figures of the log; steps that were repeated after a kill appear once.
@@ -183,7 +204,7 @@ class RunFolder:
         return [
             {name: math.nan if value is None else value for name, value in line.items()}
             for line in self._lines()
-            if CHANGED not in line and _TIME not in line
+            if CHANGED not in line and TIME not in line
         ]
 
     def evaluations(self) -> dict[int, float]:

@@ -175,6 +175,24 @@ def test_best_checkpoint_and_early_stopping(directory: Path, tmp_path: Path):
     assert (run_dir / "plot.png").stat().st_size > 1000
 
 
+def test_a_run_goes_on_where_its_log_and_options_are_damaged(
+    directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    arguments = [str(directory), f"--run-dir={tmp_path}", *TASK, "--evaluate-every=1"]
+    assert main([*arguments, "--steps=2"]) == 0
+    log = tmp_path / "log.jsonl"
+    log.write_bytes(b"\0" * 64 + b"\n" + log.read_bytes() + b"{}\n")
+    numbers = f"1, {len(log.read_bytes().splitlines())}"
+    (tmp_path / "options.json").write_text("{")
+    assert main([*arguments, "--steps=3"]) == 0
+    said = capsys.readouterr().err
+    assert f"{log}: lines {numbers} are damaged and left out, with the evaluations" in said
+    assert f"{tmp_path}/options.json is damaged" in said
+    folder = RunFolder(str(tmp_path), is_chief=False)
+    assert list(folder.evaluations()) == [1, 2, 3]
+    assert folder.read_options()["steps"] == 3
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

@@ -20,7 +20,7 @@ from PIL import Image
 from pipeline.config import InputConfig
 from pipeline.predict import main, predict
 from pipeline.records.info import load_info
-from pipeline.serving.saved_model import export
+from pipeline.serving.saved_model import DESCRIPTION, export
 from pipeline.tasks.layout_classifier import LayoutClassifier
 from pipeline.tasks.text_detector import text_mask
 from schemas.file_names import shard_name
@@ -168,6 +168,14 @@ def test_needs_an_exported_model(directory: Path, tmp_path: Path, capsys):
     with pytest.raises(SystemExit):
         main([str(tmp_path), str(directory)])
     assert "holds no exported model (no file assets.extra/tillroll.json)" in capsys.readouterr().err
+
+
+def test_a_damaged_description_is_named(directory: Path, model: Path, tmp_path: Path, capsys):
+    copy = shutil.copytree(model, tmp_path / "model")
+    (copy / DESCRIPTION).write_text("{")
+    with pytest.raises(SystemExit):
+        main([str(copy), str(directory)])
+    assert f"{copy}/assets.extra/tillroll.json is damaged (" in capsys.readouterr().err
 
 
 def test_a_damaged_record_is_named(directory: Path, model: Path, tmp_path: Path, capsys):

@@ -12,7 +12,7 @@ pytest.importorskip("tensorflow")
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
 from pipeline.training.ledger import CATEGORIES, Ledger
-from pipeline.training.run_directory import LOG, TENSORBOARD, RunFolder
+from pipeline.training.run_directory import LOG, OPTIONS, TENSORBOARD, RunFolder
 from pipeline.training.run_identity import Change
 
 
@@ -165,3 +165,32 @@ def test_time_of_earlier_processes(tmp_path: Path):
     events.Reload()
     tags = events.Tags()["tensors"]
     assert {f"time/{category}" for category in CATEGORIES} <= set(tags)
+
+
+WHOLE_OPTIONS = {"data_dir": "data", "task": "a:B", "model": {}, "init_from": None}
+
+
+def test_options_of_the_last_command(tmp_path: Path):
+    folder = RunFolder(str(tmp_path))
+    assert folder.read_options() == {}
+    folder.write_options(WHOLE_OPTIONS)
+    assert folder.read_options() == WHOLE_OPTIONS
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"{", "JSONDecodeError"),
+        (b"", "JSONDecodeError"),
+        (b"\0" * 40, "Error"),
+        (b"[1]", "TypeError"),
+        (b"{}", "KeyError('data_dir')"),
+        (json.dumps({**WHOLE_OPTIONS, "model": None}).encode(), "(model)"),
+    ],
+)
+def test_damaged_options_are_named(tmp_path: Path, text: bytes, reason: str):
+    (tmp_path / OPTIONS).write_bytes(text)
+    sentence = rf"{tmp_path}/options.json is damaged .*: pipeline.train writes it anew when"
+    with pytest.raises(ValueError, match=sentence) as raised:
+        RunFolder(str(tmp_path), is_chief=False).read_options()
+    assert reason in str(raised.value)
