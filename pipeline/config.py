@@ -221,6 +221,12 @@ class InputConfig:
                 "augmentations must be a tuple of functions, such as (Rotate(),), got "
                 f"{self.augmentations!r}"
             )
+        for augmentation in self.augmentations:
+            if isinstance(augmentation, type):
+                name = augmentation.__name__
+                raise ValueError(
+                    f"augmentations has the class {name}, and must have objects: write {name}()"
+                )
         if self.views > 1 and not self.augmentations:
             raise ValueError(
                 f"views {self.views} would be alike without augmentations: choose some, or set "

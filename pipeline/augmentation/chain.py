@@ -9,7 +9,7 @@ unless XLA compiles a training step that calls `augment`.
 """
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -191,12 +191,40 @@ def _tables(seeded_ops: Iterable[_SeededOp], count: tf.Tensor) -> tf.Tensor:
 def _apply(examples: dict[str, tf.Tensor], seeded_ops: Iterable[_SeededOp]) -> dict[str, tf.Tensor]:
     """Applies ops one after the other to float32 images, by TensorFlow."""
     for op, op_seeds in seeded_ops:
-        examples = op(examples, op_seeds)
+        examples = _checked(op, examples, op(examples, op_seeds))
         clipped = tf.raw_ops.ClipByValue(  # tf.clip_by_value takes two passes
             t=examples["image"], clip_value_min=0.0, clip_value_max=1.0
         )
         examples = {**examples, "image": clipped}
     return examples
+
+
+def _checked(op: Op, examples: Mapping[str, tf.Tensor], changed: Any) -> dict[str, tf.Tensor]:
+    """Returns what an op has made of examples, in their shapes.
+
+    Raises:
+      ValueError: it is something else than `Op` says.
+    """
+    name = getattr(op, "__name__", type(op).__name__)
+    if not isinstance(changed, Mapping):
+        raise ValueError(
+            f"augmentation {name} returned an object of type {type(changed).__name__}: return the "
+            "dictionary of examples, such as {**examples, 'image': image}"
+        )
+    result = dict(changed)
+    for key, before in examples.items():
+        if key not in result:
+            raise ValueError(f"augmentation {name} left out {key!r}: return {{**examples, …}}")
+        after = tf.convert_to_tensor(result[key])
+        if after.dtype != before.dtype or not after.shape.is_compatible_with(before.shape):
+            raise ValueError(
+                f"augmentation {name} returned {key!r} as {after.dtype.name} {after.shape}, and "
+                f"got {before.dtype.name} {before.shape}: keep dtype and shape, as InputConfig has "
+                "the size of images"
+            )
+        # A function of Python's, such as tf.numpy_function, does not tell the shape.
+        result[key] = after if after.shape == before.shape else tf.ensure_shape(after, before.shape)
+    return result
 
 
 def _check(image: tf.Tensor) -> None:

@@ -86,10 +86,14 @@ class DatasetInfo:
           ValueError: there is no such category.
         """
         if category not in self.manifest.vocabularies:
+            stored = {feature.name for feature in self.features}
+            if f"receipt/{category}" in stored:
+                repair = "name it in InputConfig.features, which gives its values"
+            else:
+                repair = f"build it with --label {category}:category"
             raise ValueError(
                 f"{category!r} is not a category of {self.data_dir}: choose one of "
-                f"{', '.join(self.manifest.vocabularies)}, or build it with "
-                f"--label {category}:category"
+                f"{', '.join(self.manifest.vocabularies)}, or {repair}"
             )
         return self.manifest.vocabularies[category]
 

@@ -175,6 +175,10 @@ _AUGMENTATIONS = "augmentations must be a tuple of functions, such as (Rotate(),
         ({"augmentations": _Op()}, f"{_AUGMENTATIONS}Rotate()"),
         ({"augmentations": None}, f"{_AUGMENTATIONS}None"),
         ({"augmentations": ("rotate",)}, f"{_AUGMENTATIONS}('rotate',)"),
+        (
+            {"augmentations": (_Op(), _Op)},
+            "augmentations has the class _Op, and must have objects: write _Op()",
+        ),
     ],
 )
 def test_types_of_input_config(options: dict[str, Any], sentence: str):

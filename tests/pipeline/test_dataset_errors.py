@@ -33,6 +33,13 @@ pytestmark = pytest.mark.slow
             id="label",
         ),
         pytest.param(
+            {"config": InputConfig(label="group")},
+            None,
+            "'group' is not a category of .*: choose one of layout, or name it in "
+            "InputConfig.features, which gives its values",
+            id="label without ids",
+        ),
+        pytest.param(
             {"config": InputConfig(balance=Balance(by="shop"))},
             None,
             "'shop' is not a category",

@@ -1,5 +1,9 @@
 """Chains of ops: who gets which numbers, how they are run, and that the batch doesn't matter."""
 
+import re
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -251,6 +255,50 @@ def test_neighboring_geometric_ops_resample_once(ops: tuple, warps: int):
 def test_refuses_other_images(image: tf.Tensor, sentence: str):
     with pytest.raises(ValueError, match=sentence):
         augment({"image": image}, (Rotate(),), tf.constant([1], tf.int64))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda examples: None, "augmentation user_op returned an object of type NoneType: return"),
+        (lambda examples: examples["image"], "returned an object of type EagerTensor"),
+        (
+            lambda examples: {**examples, "image": examples["image"][:, :8]},
+            "returned 'image' as float32 (2, 8, 24, 3), and got float32 (2, 16, 24, 3): keep dtype",
+        ),
+        (
+            lambda examples: {**examples, "image": tf.cast(examples["image"], tf.uint8)},
+            "returned 'image' as uint8 (2, 16, 24, 3), and got float32 (2, 16, 24, 3)",
+        ),
+        (
+            lambda examples: {**examples, "boxes": examples["boxes"][:, :1]},
+            "augmentation user_op returned 'boxes' as float32 (2, 1, 4), and got",
+        ),
+        (lambda examples: {"image": examples["image"]}, "augmentation user_op left out 'boxes'"),
+    ],
+    ids=["nothing", "image alone", "size", "dtype", "boxes", "key"],
+)
+def test_refuses_ops_that_return_something_else(change: Callable[[dict], Any], sentence: str):
+    def user_op(examples: dict, seeds: tf.Tensor) -> Any:
+        return change(examples)
+
+    given = batch(2, height=16, width=24, channels=3)
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        run(given, (Rotate(), user_op), [0, 1])
+
+
+def test_an_op_in_python_need_not_tell_its_shape():
+    def darken(examples: dict, seeds: tf.Tensor) -> dict:
+        image = tf.numpy_function(lambda image: image / 2, [examples["image"]], tf.float32)
+        return {**examples, "image": image}
+
+    examples = {"image": tf.ones([2, 4, 6, 1])}
+    dataset = tf.data.Dataset.from_tensors(examples).map(
+        lambda examples: augment(examples, (darken,), tf.range(2, dtype=tf.int64))
+    )
+    assert dataset.element_spec["image"].shape == [2, 4, 6, 1]
+    (done,) = dataset
+    assert float(tf.reduce_max(done["image"])) == 0.5
 
 
 def test_refuses_sizes_unknown_while_tracing():
