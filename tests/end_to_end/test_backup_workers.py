@@ -88,19 +88,21 @@ def test_a_killed_worker_costs_no_step(directory: Path, tmp_path: Path):
     assert evaluated[-1]["validation/loss"] < 0.5 * untrained
 
 
-def test_one_worker_learns_what_no_cluster_learns(directory: Path, tmp_path: Path):
+@pytest.mark.parametrize("backups", [("--backup-workers=0",), ()], ids=["in step", "alone"])
+def test_one_worker_learns_what_no_cluster_learns(
+    directory: Path, tmp_path: Path, backups: tuple[str, ...]
+):
     """The steps, too, are the same where nothing can be late."""
     alone, cluster = tmp_path / "alone", tmp_path / "cluster"
     run_python("-m", *command(directory, alone, "--steps=30"))
-    own = command(
-        directory, cluster, "--steps=30", "--strategy=parameter_server", "--backup-workers=0"
-    )
+    own = command(directory, cluster, "--steps=30", "--strategy=parameter_server", *backups)
     commands = {"chief": [own], "worker": [own], "ps": [own] * 2}
     with processes(tmp_path / "output", commands) as started:
         wait_for_end(started)
     for here, there in zip(lines(alone), lines(cluster), strict=True):
         assert here["loss"] == pytest.approx(there["loss"], rel=1e-4)
-    assert [line["dropped_gradients"] for line in lines(cluster)] == [0, 0, 0]
+    if backups:
+        assert [line["dropped_gradients"] for line in lines(cluster)] == [0, 0, 0]
     pairs = zip(weights(directory, alone), weights(directory, cluster), strict=True)
     for weight, same in pairs:
         np.testing.assert_allclose(weight, same, atol=1e-5)

@@ -104,6 +104,12 @@ def test_what_is_wrong_gets_a_sentence(directory: Path, arguments, space, senten
         checked(directory, *arguments, space=space)
 
 
+def test_a_task_of_wrong_shapes_is_refused(directory: Path):
+    task = ("--task=tests.pipeline.training.test_trainer:Faulty", "--model.method=loss")
+    with pytest.raises(ValueError, match=r"Faulty\.loss has the shape \[\], and must have \[n\]"):
+        checked(directory, *task)
+
+
 def test_a_cluster_is_refused(directory: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("TF_CONFIG", json.dumps({}))
     sentence = "TF_CONFIG is for runs of several processes, and a trial is one"
