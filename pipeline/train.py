@@ -30,8 +30,7 @@ from pipeline.input.services import is_lost_service
 from pipeline.records.file_systems import load_file_system
 from pipeline.records.info import load_info
 from pipeline.records.read_failure import read_failure_in
-from pipeline.tasks.base import load_task
-from pipeline.tasks.results import TaskError
+from pipeline.tasks.base import TaskError, load_task
 from pipeline.train_arguments import (
     RUN,
     TRAINING,

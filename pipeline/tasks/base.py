@@ -15,6 +15,10 @@ _PREFIX = "model."  # of the flags of a task's options
 MetricValue = Any | tuple[Any, Any]  # values, or values and weights
 
 
+class TaskError(ValueError):
+    """A method of a task returns something else than `Task` says."""
+
+
 class Task(Protocol):
     """A model with its loss: a frozen dataclass whose fields are its options.
 

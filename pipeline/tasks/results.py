@@ -5,11 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from pipeline.tasks.base import Task
-
-
-class TaskError(ValueError):
-    """A method of a task returns something else than `pipeline.tasks.base.Task` says."""
+from pipeline.tasks.base import Task, TaskError
 
 
 def losses_of(task: Task, outputs: Any, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:

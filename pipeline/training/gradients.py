@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from pipeline.tasks.results import TaskError
+from pipeline.tasks.base import TaskError
 
 # In the order of the variables; None for a variable that the loss does not use, which an optimizer
 # of Keras leaves as it is.

@@ -18,8 +18,8 @@ from pipeline.input.features import text_features
 from pipeline.input.services import check_services
 from pipeline.records.bucket_table import sizes_of
 from pipeline.records.info import DatasetInfo
-from pipeline.tasks.base import Task, check_inputs
-from pipeline.tasks.results import TaskError, losses_of
+from pipeline.tasks.base import Task, TaskError, check_inputs
+from pipeline.tasks.results import losses_of
 from pipeline.training.backup_workers import BackupWorkerSteps, check_backup_workers
 from pipeline.training.gradients import Gradients, ModelCall, add_gradients, clip_gradients
 from pipeline.training.non_finite import check_weights

@@ -12,7 +12,8 @@ pytest.importorskip("tensorflow")
 
 import tensorflow as tf
 
-from pipeline.tasks.results import TaskError, losses_of, metrics_of, predictions_of
+from pipeline.tasks.base import TaskError
+from pipeline.tasks.results import losses_of, metrics_of, predictions_of
 
 N = 4
 IMAGE = tf.zeros([N, 8, 6, 1])

@@ -17,9 +17,8 @@ import tensorflow as tf
 
 from pipeline.config import Balance
 from pipeline.records.info import DatasetInfo, load_info
-from pipeline.tasks.base import Task
+from pipeline.tasks.base import Task, TaskError
 from pipeline.tasks.layout_classifier import LayoutClassifier
-from pipeline.tasks.results import TaskError
 from pipeline.tasks.text_detector import TextDetector
 from pipeline.train import main
 from pipeline.training.options import TrainOptions
