@@ -11,16 +11,17 @@ pytest.importorskip("tensorflow")
 import tensorflow as tf
 
 from pipeline.records.info import load_info
+from pipeline.tasks.base import Task
 from pipeline.training.checkpoints import Checkpoints
 from pipeline.training.options import TrainOptions
 from pipeline.training.trainer import Trainer
 from tests.support.processes import Process, processes, run_python, wait_until
-from tests.support.tiny_task import PenalizedTask
+from tests.support.tiny_task import PenalizedTask, TinyTask
 
 CALL = 10
 SEED = 1  # its untrained model loses 3, where that of seed 0 loses as little as a trained one
 OPTIONS = (
-    "--task=tests.support.tiny_task:PenalizedTask",
+    "--task=tests.support.tiny_task:TinyTask",
     "--quiet",
     "--evaluation-split=train",
     "--global-batch-size=8",
@@ -49,13 +50,13 @@ def wait_for_end(started: list[Process]) -> None:
     wait_until(lambda: all(each.has_ended() for each in started), started)
 
 
-def trainer(directory: Path) -> Trainer:
+def trainer(directory: Path, task: Task) -> Trainer:
     options = TrainOptions(global_batch_size=8, schedule="constant", seed=SEED)
-    return Trainer(PenalizedTask(), tf.distribute.get_strategy(), load_info(directory), options)
+    return Trainer(task, tf.distribute.get_strategy(), load_info(directory), options)
 
 
 def weights(directory: Path, run_dir: Path) -> list[np.ndarray]:
-    restored = trainer(directory)
+    restored = trainer(directory, PenalizedTask())
     checkpoints = Checkpoints(
         str(run_dir / "checkpoints"),
         model=restored.model,
@@ -84,7 +85,7 @@ def test_a_killed_worker_costs_no_step(directory: Path, tmp_path: Path):
     logged, evaluated = lines(run_dir, "loss"), lines(run_dir, "validation/loss")
     assert [line["step"] for line in logged] == list(range(CALL, 151, CALL))
     assert sum(line["dropped_gradients"] for line in logged) > 0
-    untrained = trainer(directory).evaluate("train").averages["loss"]
+    untrained = trainer(directory, TinyTask()).evaluate("train").averages["loss"]
     assert evaluated[-1]["validation/loss"] < 0.5 * untrained
 
 
@@ -93,9 +94,10 @@ def test_one_worker_learns_what_no_cluster_learns(
     directory: Path, tmp_path: Path, backups: tuple[str, ...]
 ):
     """The steps, too, are the same where nothing can be late."""
+    steps = ("--steps=30", "--task=tests.support.tiny_task:PenalizedTask")
     alone, cluster = tmp_path / "alone", tmp_path / "cluster"
-    run_python("-m", *command(directory, alone, "--steps=30"))
-    own = command(directory, cluster, "--steps=30", "--strategy=parameter_server", *backups)
+    run_python("-m", *command(directory, alone, *steps))
+    own = command(directory, cluster, *steps, "--strategy=parameter_server", *backups)
     commands = {"chief": [own], "worker": [own], "ps": [own] * 2}
     with processes(tmp_path / "output", commands) as started:
         wait_for_end(started)
