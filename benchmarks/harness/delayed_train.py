@@ -35,7 +35,9 @@ class DelayedTrainer(Trainer):
         with tf.control_dependencies([loss, *computed]):
             slept = _sleep(seconds)
         with tf.control_dependencies([slept]):
-            delayed = [None if each is None else tf.identity(each) for each in gradients]
+            delayed = [
+                None if gradient is None else tf.identity(gradient) for gradient in gradients
+            ]
             return tf.identity(loss), delayed
 
 

@@ -212,18 +212,19 @@ def _checked(op: Op, examples: Mapping[str, tf.Tensor], changed: Any) -> dict[st
             "dictionary of examples, such as {**examples, 'image': image}"
         )
     result = dict(changed)
-    for key, before in examples.items():
+    for key, given in examples.items():
         if key not in result:
             raise ValueError(f"augmentation {name} left out {key!r}: return {{**examples, …}}")
-        after = tf.convert_to_tensor(result[key])
-        if after.dtype != before.dtype or not after.shape.is_compatible_with(before.shape):
+        returned = tf.convert_to_tensor(result[key])
+        if returned.dtype != given.dtype or not returned.shape.is_compatible_with(given.shape):
             raise ValueError(
-                f"augmentation {name} returned {key!r} as {after.dtype.name} {after.shape}, and "
-                f"got {before.dtype.name} {before.shape}: keep dtype and shape, as InputConfig has "
-                "the size of images"
+                f"augmentation {name} returned {key!r} as {returned.dtype.name} {returned.shape}, "
+                f"and got {given.dtype.name} {given.shape}: keep dtype and shape, as InputConfig "
+                "sets the size"
             )
         # A function of Python's, such as tf.numpy_function, does not tell the shape.
-        result[key] = after if after.shape == before.shape else tf.ensure_shape(after, before.shape)
+        is_told = returned.shape == given.shape
+        result[key] = returned if is_told else tf.ensure_shape(returned, given.shape)
     return result
 
 

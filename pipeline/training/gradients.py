@@ -33,11 +33,11 @@ class ModelCall:
         """
         # MirroredStrategy traces replicas in turn. Where a layer waits for the others, the next
         # replica's call begins before this one's ends, and Keras clears the losses of all layers.
-        self._newest = this = object()
+        self._newest = call = object()
         outputs = self._model(image, training=True)
         losses = self._model.losses
         of_weights = sum(weight.regularizer is not None for weight in self._model.trainable_weights)
-        if self._newest is not this and len(losses) > of_weights:
+        if self._newest is not call and len(losses) > of_weights:
             raise TaskError(
                 f"{self._model.name} has a layer that adds a loss and another one that waits for "
                 "all replicas, such as BatchNormalization(synchronized=True), so the replicas' "
@@ -48,11 +48,13 @@ class ModelCall:
 
 def add_gradients(first: Gradients, second: Gradients) -> Gradients:
     """Adds the gradients of two losses, variable by variable."""
-    # Not by "+", which sparse gradients lack.
-    return [
-        a if b is None else b if a is None else tf.add(a, b)
-        for a, b in zip(first, second, strict=True)
-    ]
+    return [_sum(*pair) for pair in zip(first, second, strict=True)]
+
+
+def _sum(first: tf.Tensor | None, second: tf.Tensor | None) -> tf.Tensor | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return tf.add(first, second)  # not by "+", which sparse gradients lack
 
 
 def clip_gradients(gradients: Gradients, clip_norm: float) -> Gradients:

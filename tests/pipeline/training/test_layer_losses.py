@@ -91,7 +91,7 @@ def test_workers_whose_gradients_make_one_step_share_the_losses(directory: Path)
     made = trainer(directory)
     (batch,) = make_dataset(directory, global_batch_size=ROWS, config=made.config).take(1)
     signature = {
-        name: tf.TensorSpec([None] * each.ndim, each.dtype) for name, each in batch.items()
+        name: tf.TensorSpec([None] * values.ndim, values.dtype) for name, values in batch.items()
     }
     signature["image"] = tf.TensorSpec([None, None, None, 1])
 
@@ -111,5 +111,5 @@ def test_workers_whose_gradients_make_one_step_share_the_losses(directory: Path)
     for gradient, *halves in zip(gradients, first[1], second[1], strict=True):
         assert (gradient is None) == (halves == [None, None])
         if gradient is not None:
-            dense = [np.asarray(tf.convert_to_tensor(each)) for each in (gradient, *halves)]
+            dense = [np.asarray(tf.convert_to_tensor(part)) for part in (gradient, *halves)]
             np.testing.assert_allclose(dense[1] + dense[2], dense[0], atol=1e-5)

@@ -136,10 +136,10 @@ def test_a_check_changes_nothing_and_the_first_evaluation_uses_its_graph(directo
         Trainer(TinyTask(), tf.distribute.get_strategy(), load_info(directory), options)
         for _ in range(2)
     )
-    before = [weight.copy() for weight in made.model.get_weights()]
+    initial = [weight.copy() for weight in made.model.get_weights()]
     made.check_task("train")
     assert made.step == 0
-    np.testing.assert_equal(made.model.get_weights(), before)
+    np.testing.assert_equal(made.model.get_weights(), initial)
     graphs = made._evaluator._step.experimental_get_tracing_count()
     assert made.evaluate("train").averages == other.evaluate("train").averages
     assert made._evaluator._step.experimental_get_tracing_count() == graphs == 1
@@ -193,9 +193,9 @@ def test_a_model_without_variables_is_refused(directory: Path, kind: str):
 def test_a_model_that_was_called_is_trained(directory: Path):
     made = with_buckets(Unbuilt(kind="called"), directory, None)
     made.check_task("train")
-    before = made.model.get_weights()[0].copy()
+    initial = made.model.get_weights()[0].copy()
     assert len(made.train(made.batches(), 2).losses) == 2
-    assert not np.allclose(made.model.get_weights()[0], before)
+    assert not np.allclose(made.model.get_weights()[0], initial)
 
 
 def with_buckets(
