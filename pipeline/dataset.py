@@ -114,6 +114,7 @@ def make_distributed_dataset(
       the number of full global batches in an epoch.
 
     Raises:
+      TimeoutError: a data service does not answer within a minute.
       ValueError: an argument does not fit the dataset; the message says what is allowed.
     """
     _check_strategy(strategy)

@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any, NamedTuple, TypeVar
 
-from schemas.program import begin_program, run_program
+from schemas.program import begin_program, end_with_parent, run_program
 
 if __name__ == "__main__":
     begin_program()
@@ -16,7 +16,7 @@ if __name__ == "__main__":
 
 import optuna
 
-from pipeline.distribution.stop_request import StopRequest
+from pipeline.distribution.stop_request import STOPPED, StopRequest
 from pipeline.searching.claims import ClaimOptions
 from pipeline.searching.definition import Definition
 from pipeline.searching.journal import JournalError
@@ -38,7 +38,6 @@ from schemas.command_line import CommandParser, Flag, Options
 
 T = TypeVar("T")
 FAILED = 1
-STOPPED = 75  # as of pipeline.train: run the same command again to go on
 _SET_FOR_EACH = "which sets it for each trial"
 _NOT_GIVEN = {
     "--run-dir": _SET_FOR_EACH,
@@ -180,7 +179,9 @@ def make_parser() -> CommandParser:
 
 def _apart(function: Callable[..., T], *what: object) -> T:
     """Calls a function in another process: TensorFlow takes memory that this one never needs."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(
+        1, mp_context=get_context("spawn"), initializer=end_with_parent
+    ) as pool:
         # Ctrl-C comes to all processes of a terminal, and only this one heeds it.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         called = pool.submit(function, *what)

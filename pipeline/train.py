@@ -8,7 +8,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
-from pipeline.distribution.stop_request import StopRequest, hold_sigterm, release_sigterm
+from pipeline.distribution.stop_request import (
+    STOPPED,
+    StopRequest,
+    hold_sigterm,
+    release_sigterm,
+)
 from schemas.program import begin_program, run_program
 
 if __name__ == "__main__":
@@ -20,8 +25,11 @@ if __name__ == "__main__":
 import tensorflow as tf
 from tqdm import tqdm
 
+from pipeline.distribution.cluster import Cluster
+from pipeline.distribution.peers import unanswered
 from pipeline.distribution.server import serve, shut_down
 from pipeline.distribution.strategies import (
+    MULTI_WORKER_TASKS,
     is_chief,
     make_strategy,
     parameter_server_cluster,
@@ -43,7 +51,6 @@ from pipeline.training.checkpoints import trained_version
 from pipeline.training.disk_full import disk_full_reason
 from pipeline.training.ledger import Ledger, process_start, time_sentence
 from pipeline.training.loop import (
-    STOPPED,
     Figures,
     RunCheckpoints,
     RunOptions,
@@ -61,18 +68,23 @@ from pipeline.training.trainer import Trainer
 from pipeline.warm_start import init_from
 
 FAILED = 1
+_CLUSTER_STRATEGIES = ("auto", "multi_worker", "parameter_server")
 
 
-def main(argv: Sequence[str] | None = None, *, began: float | None = None) -> int:
+def main(
+    argv: Sequence[str] | None = None, *, began: float | None = None, may_exit: bool = False
+) -> int:
     """Runs the command.
 
     Args:
       argv: arguments; None for those of this process.
       began: when the run's time began, in seconds since 1970; None for now.
+      may_exit: whether this process may be ended where it waits, as in `StopRequest`.
 
     Returns:
       0 at the end of the run, `STOPPED` where it was told to stop or another process trains in the
-      run folder, `FAILED` where its loss is not finite, a record can't be read or the disk is full.
+      run folder, or where another process that it needs was lost or does not answer; `FAILED`
+      where its loss is not finite, a record can't be read or the disk is full.
     """
     ledger = Ledger(began=began)
     tf.get_logger().setLevel("ERROR")  # what it warns of, sentences of this command tell
@@ -88,16 +100,17 @@ def main(argv: Sequence[str] | None = None, *, began: float | None = None) -> in
             return 0
     except (ValueError, FileNotFoundError) as error:
         parser.error(str(error))
-    with StopRequest() as stop:
+    with StopRequest(may_exit=may_exit) as stop:
         try:
             status = _train(parser, args, model_options, stop, ledger)
-        # The second where the server has been started again before this process noticed.
+        # Aborted where a server has been started again before this process noticed.
         except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
-            if not cluster:
+            lost = _lost_peers(args.strategy, error)
+            if lost is None:
                 raise
             _warn(
-                f"a parameter server was lost ({error.message.splitlines()[0]}): start it again if "
-                "it does not run, and the same command goes on from the last checkpoint"
+                f"{lost}: start it again if it does not run, and the same command goes on from the "
+                "last checkpoint"
             )
             return STOPPED
         except tf.errors.NotFoundError as error:
@@ -132,6 +145,9 @@ def _train(
         )
         run_options = RUN.make(args)
         folder = _open_run_folder(args.run_dir, trainer)
+    except TimeoutError as error:
+        _warn(f"{error}: start it, or check its address; the same command goes on then")
+        return STOPPED
     except (ValueError, FileNotFoundError, StoreError) as error:
         parser.error(str(error))
     if folder is None:
@@ -207,6 +223,20 @@ def _train(
     if sentence and folder.is_chief:
         _warn(sentence)
     return 0
+
+
+def _lost_peers(strategy: str, error: tf.errors.OpError) -> str | None:
+    """Tells which other process of the cluster was lost; returns None for other errors."""
+    cluster = Cluster.from_environment() if strategy in _CLUSTER_STRATEGIES else None
+    if cluster is None:
+        return None
+    if "ps" in cluster.tasks:
+        missing = unanswered(cluster.peers("ps"))
+        return f"a parameter server was lost ({missing or error.message.splitlines()[0]})"
+    missing = unanswered(cluster.peers(*MULTI_WORKER_TASKS))
+    # One that was started again answers already.
+    is_lost = missing or "Collective ops is aborted" in error.message
+    return f"another worker was lost ({missing or 'it runs again'})" if is_lost else None
 
 
 def _version(args: argparse.Namespace) -> int | None:
@@ -331,4 +361,4 @@ def _with_parts(name: str, evaluation: Figures) -> str:
 
 
 if __name__ == "__main__":
-    run_program(lambda: main(began=process_start()))
+    run_program(lambda: main(began=process_start(), may_exit=True))

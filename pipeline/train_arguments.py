@@ -12,10 +12,11 @@ import tensorflow as tf
 from pipeline.arguments import BALANCE, BUCKETS, add_dataset
 from pipeline.augmentation.presets import AUGMENTATIONS
 from pipeline.config import InputConfig
+from pipeline.distribution.stop_request import STOPPED
 from pipeline.distribution.strategies import STRATEGIES
 from pipeline.records.info import load_info
 from pipeline.tasks.base import check_inputs, load_task, task_options
-from pipeline.training.loop import STOPPED, RunOptions, check_evaluation_split
+from pipeline.training.loop import RunOptions, check_evaluation_split
 from pipeline.training.options import TrainOptions
 from pipeline.training.prometheus import port_number
 from pipeline.training.trainer import Trainer

@@ -5,7 +5,9 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
+
+from pipeline.distribution.peers import host_and_port
 
 _FORM = (
     '{"cluster": {"chief": ["host:port"], "worker": ["host:port", …], "ps": ["host:port"]}, '
@@ -45,17 +47,24 @@ class Cluster:
         if not isinstance(config, dict) or not config.get("cluster"):
             return None
         try:
-            tasks = {kind: tuple(addresses) for kind, addresses in config["cluster"].items()}
+            listed = dict(config["cluster"].items())
             kind, index = str(config["task"]["type"]), int(config["task"]["index"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f"TF_CONFIG lacks something: {text[:200]!r}. Its form is {_FORM}. {_ELSE}"
             ) from error
+        tasks = {name: _addresses(name, addresses) for name, addresses in listed.items()}
         cluster = cls(tasks=tasks, kind=kind, index=index)
         if not 0 <= index < len(tasks.get(kind, ())):
             raise ValueError(
                 f"TF_CONFIG says that this is task {kind} {index} of a cluster of {cluster}: give "
                 "each process a task of the cluster of its own, counted from 0."
+            )
+        counts = Counter(address for addresses in tasks.values() for address in addresses)
+        if repeated := [address for address, count in counts.items() if count > 1]:
+            raise ValueError(
+                f"TF_CONFIG has the address {repeated[0]} {counts[repeated[0]]} times: give each "
+                "task an address of its own"
             )
         return cluster
 
@@ -64,6 +73,20 @@ class Cluster:
 
     def __len__(self) -> int:
         return sum(map(len, self.tasks.values()))
+
+    @property
+    def address(self) -> str:
+        """Address of this process."""
+        return self.tasks[self.kind][self.index]
+
+    def peers(self, *kinds: str) -> dict[str, str]:
+        """Returns the names of the other tasks of some kinds, such as "worker 1", by address."""
+        return {
+            address: f"{kind} {index}"
+            for kind in kinds
+            for index, address in enumerate(self.tasks.get(kind, ()))
+            if (kind, index) != (self.kind, self.index)
+        }
 
     def check_parameter_servers(self) -> None:
         """Checks that ParameterServerStrategy can use this cluster.
@@ -79,3 +102,19 @@ class Cluster:
                 "1 chief, 1 or more workers and 1 or more ps. Name these, or choose another "
                 "strategy"
             )
+
+
+def _addresses(kind: str, value: Any) -> tuple[str, ...]:
+    """Checks the addresses of the tasks of a kind.
+
+    Raises:
+      ValueError: they are no list of addresses.
+    """
+    try:
+        if not isinstance(value, list):
+            raise ValueError(f"{str(value)[:80]!r} is no list")
+        for address in value:
+            host_and_port(str(address))
+    except ValueError as error:
+        raise ValueError(f"TF_CONFIG, {kind!r}: {error}. Its form is {_FORM}.") from error
+    return tuple(map(str, value))

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -9,6 +10,10 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Self
 
+from schemas.program import STOP_SIGNALS
+
+STOPPED = 75  # EX_TEMPFAIL of sysexits.h: run the same command again to go on
+_GRACE_S = 5.0
 _STOPPING = "stopping after the steps under way; Ctrl-C again ends at once, without a checkpoint\n"
 
 
@@ -16,16 +21,38 @@ class StopRequest:
     """Notes SIGTERM and Ctrl-C, as a context manager, instead of ending the process.
 
     Workers must stop at the same step, so the training loop reads `is_made` between steps. A second
-    Ctrl-C ends the process at once.
+    Ctrl-C ends the process at once. Outside the main thread, where Python handles no signals, this
+    notes nothing.
+
+    Args:
+      may_exit: whether to end the process, from a thread, if the main thread does not come to
+        heed a signal: with `STOPPED` or 130 five seconds after a signal that came before
+        `loop_begins`, and at the second Ctrl-C. Python calls its handlers in the main thread, and
+        calls of TensorFlow may wait there for other machines for ever. Only for programs.
 
     Attributes:
       is_made: True once a signal has come.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, may_exit: bool = False) -> None:
         self.is_made = False
+        self._may_exit = may_exit
+        self._loop_has_begun = False
+
+    def loop_begins(self) -> None:
+        """Says that `is_made` is read from now on, and that there is something to save."""
+        self._loop_has_begun = True
 
     def __enter__(self) -> Self:
+        self._is_main = threading.current_thread() is threading.main_thread()
+        if not self._is_main:
+            return self
+        if self._may_exit:
+            reader, self._writer = socket.socketpair()
+            self._writer.setblocking(False)
+            threading.Thread(target=self._watch, args=(reader,), daemon=True).start()
+            # Python writes the number of each signal there, whatever the main thread does.
+            self._wakeup_before = signal.set_wakeup_fd(self._writer.fileno())
         self._before = {
             number: signal.signal(number, self._note) for number in (signal.SIGTERM, signal.SIGINT)
         }
@@ -33,8 +60,13 @@ class StopRequest:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if not self._is_main:
+            return
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if self._may_exit:
+            signal.set_wakeup_fd(self._wakeup_before)
+            self._writer.close()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.is_made = True
@@ -42,6 +74,30 @@ class StopRequest:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             # Not by print, which the signal may have interrupted.
             os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, _STOPPING.encode())
+
+    def _watch(self, signals: socket.socket) -> None:
+        """Ends the process if it has to, until the other end of a connection is closed."""
+        received: list[int] = []
+        while True:
+            signals.settimeout(_GRACE_S if received and not self._loop_has_begun else None)
+            try:
+                numbers = signals.recv(64)
+            except TimeoutError:
+                if not self._loop_has_begun:
+                    _exit(received[0])
+                continue
+            if not numbers:
+                return
+            received += [number for number in numbers if number in STOP_SIGNALS]
+            if received.count(signal.SIGINT) > 1:
+                _exit(signal.SIGINT)
+
+
+def _exit(number: int) -> None:
+    """Ends the process because of a signal."""
+    name = signal.Signals(number).name
+    os.write(2, f"stopped by {name}: the same command goes on\n".encode())
+    os._exit(STOPPED if number == signal.SIGTERM else 128 + number)
 
 
 def hold_sigterm() -> None:

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from pipeline.distribution.cluster import Cluster
 from pipeline.distribution.host_memory import keep_host_memory
+from pipeline.distribution.peers import wait_for_peers
 from pipeline.distribution.stop_request import keep_sigterm_handler
 
 STRATEGIES = (
@@ -17,6 +18,7 @@ STRATEGIES = (
     "parameter_server",
     "tpu",
 )
+MULTI_WORKER_TASKS = ("chief", "master", "worker")
 
 
 def make_strategy(name: str = "auto") -> tf.distribute.Strategy:
@@ -106,6 +108,7 @@ def _parameter_server(cluster: Cluster) -> tf.distribute.Strategy:
             f"this process is {cluster.kind} {cluster.index} in TF_CONFIG, and only the chief has "
             "a strategy: call pipeline.distribution.server.serve"
         )
+    wait_for_peers(cluster.peers("worker", "ps"))
     # Without it, the chief would wait for a lost worker instead of getting an error.
     os.environ.setdefault("GRPC_FAIL_FAST", "use_caller")
     return tf.distribute.ParameterServerStrategy(
@@ -124,6 +127,10 @@ def _multi_worker(cluster: Cluster | None) -> tf.distribute.Strategy:
             f"strategy 'multi_worker' can't use the cluster in TF_CONFIG, {cluster}: leave out "
             "'ps', or choose 'parameter_server'"
         )
+    # TensorFlow holds Python's global lock while it waits for workers, so that no thread and no
+    # signal handler runs. Once all of them answer, its own wait takes about a second.
+    if peers := cluster.peers(*MULTI_WORKER_TASKS):
+        wait_for_peers(peers, own_address=cluster.address)
     with keep_sigterm_handler():
         return tf.distribute.MultiWorkerMirroredStrategy()
 

@@ -9,9 +9,6 @@ the order in which they answer. So each service here is a dispatcher with one wo
 pipeline of the training has a job of its own at each of them.
 """
 
-import socket
-import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,10 +17,10 @@ import tensorflow as tf
 
 from pipeline.config import InputConfig
 from pipeline.distribution.parameter_server import is_parameter_server
+from pipeline.distribution.peers import host_and_port, wait_for_peers
 from pipeline.input.unbroken import unbroken
 
 _CONNECT_S = 60.0  # in which a service that is just being started should listen
-_RETRY_S = 0.5
 
 
 def check_services(strategy: tf.distribute.Strategy, services: Sequence[str]) -> None:
@@ -34,8 +31,8 @@ def check_services(strategy: tf.distribute.Strategy, services: Sequence[str]) ->
       services: one address or more, such as "10.0.0.7:5050".
 
     Raises:
-      ValueError: an address is none or comes twice, nobody listens there within a minute, or the
-        strategy takes no services.
+      TimeoutError: nobody listens at an address within a minute.
+      ValueError: an address is none or comes twice, or the strategy takes no services.
     """
     if is_parameter_server(strategy):
         raise ValueError(
@@ -43,42 +40,18 @@ def check_services(strategy: tf.distribute.Strategy, services: Sequence[str]) ->
             "make their batches themselves: leave the services out, or start more workers"
         )
     for address in services:
-        host, _, port = address.rpartition(":")
-        if not (host and port.isdecimal() and 0 < int(port) < 1 << 16):
+        try:
+            host_and_port(address)
+        except ValueError as error:
             raise ValueError(
-                f"services: {address!r} is no HOST:PORT, such as 10.0.0.7:5050: give the address "
-                "that python -m pipeline.data_service prints"
-            )
+                f"services: {error}: give the address that python -m pipeline.data_service prints"
+            ) from error
     if len({*services}) < len(services):
         raise ValueError(
             f"services {list(services)}: each address can come once only, as a service makes every "
             "W-th batch of W services"
         )
-    deadline = time.monotonic() + _CONNECT_S
-    for address in services:
-        _wait_for(address, deadline)
-
-
-def _wait_for(address: str, deadline: float) -> None:
-    host, _, port = address.rpartition(":")
-    is_told = False
-    while True:
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=_RETRY_S).close()
-            return
-        except OSError as error:
-            if time.monotonic() > deadline:
-                raise ValueError(
-                    f"no data service answers at {address} ({error}): start python -m "
-                    "pipeline.data_service there, or leave the address out"
-                ) from error
-            if not is_told:
-                print(
-                    f"waiting for the data service at {address} ({error}), for a minute at most",
-                    file=sys.stderr,
-                )
-                is_told = True
-            time.sleep(_RETRY_S)
+    wait_for_peers(dict.fromkeys(services, "the data service"), limit_s=_CONNECT_S)
 
 
 def portable(config: InputConfig) -> InputConfig:

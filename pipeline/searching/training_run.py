@@ -13,13 +13,14 @@ from typing import Any, Protocol
 
 import optuna
 
+from pipeline.distribution.stop_request import STOPPED
 from pipeline.searching.definition import LOSS, Definition
 from pipeline.searching.outcome import Ending, Outcome
 from pipeline.searching.space import Value, to_flags
 from pipeline.training.run_log import LOG, last_step, read_log
 
 OUTPUT = "output.txt"
-_STOPPED, _REFUSED = 75, 2  # exit statuses of pipeline.train
+_REFUSED = 2  # exit status of pipeline.train
 _POLL_S = 0.5
 _FOLDER_IN_USE_S = 5.0
 
@@ -96,7 +97,7 @@ class TrainingRun:
             return Outcome(
                 ending="diverged", step=step, reason="no loss of an evaluation is finite"
             )
-        if status in (_STOPPED, -signal.SIGTERM):  # the latter while Python was still starting
+        if status in (STOPPED, -signal.SIGTERM):  # the latter while Python was still starting
             return Outcome(ending="pruned", step=step) if is_pruned else None
         said = _last_line(folder / OUTPUT)
         if status == _REFUSED:

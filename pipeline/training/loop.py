@@ -27,8 +27,6 @@ Figures = Mapping[str, float]
 
 _LISTED = 5
 
-STOPPED = 75  # EX_TEMPFAIL of sysexits.h: run the same command again to go on
-
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
@@ -187,6 +185,7 @@ def run(
     stop, ledger = stop or StopRequest(), ledger or Ledger()
     if trainer.any_worker(stop.is_made):  # a signal may have come while the process started
         return False
+    stop.loop_begins()
     folder.begin(trainer.step)
     folder.carry_on(trainer.step, ledger)
     evaluations = _Evaluations(trainer, folder, options, checkpoints, ledger)

@@ -14,9 +14,9 @@ pytest.importorskip("yaml")
 
 import yaml
 
+from pipeline.distribution.stop_request import STOPPED
 from pipeline.distribution.strategies import STRATEGIES
 from pipeline.train_arguments import make_parser
-from pipeline.training.loop import STOPPED
 
 ROOT = Path(__file__).parents[2]
 INSTEAD = """import json, os, sys

@@ -12,9 +12,9 @@ pytest.importorskip("tensorflow")
 
 import tensorflow as tf
 
+from pipeline.distribution.stop_request import STOPPED
 from pipeline.records.info import load_info
 from pipeline.training.checkpoints import Checkpoints
-from pipeline.training.loop import STOPPED
 from pipeline.training.options import TrainOptions
 from pipeline.training.trainer import Trainer
 from tests.support.dataset_factory import LAYOUTS

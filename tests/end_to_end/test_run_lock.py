@@ -13,8 +13,8 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
+from pipeline.distribution.stop_request import STOPPED
 from pipeline.train import main
-from pipeline.training.loop import STOPPED
 from pipeline.training.run_lock import LOCK, RunFolderInUseError, RunLock
 from tests.support.dataset_factory import write_dataset
 from tests.support.receipts import contents

@@ -16,7 +16,7 @@ pytest.importorskip("apache_beam")
 import tensorflow as tf
 
 from beam_jobs.storage import files
-from pipeline.training.loop import STOPPED
+from pipeline.distribution.stop_request import STOPPED
 from tests.support.processes import ROOT, own_lines, processes, wait_until
 from tests.support.stores import TestStore, started
 

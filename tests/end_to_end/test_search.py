@@ -23,7 +23,7 @@ pytest.importorskip("optuna")
 
 import optuna
 
-from pipeline.train import STOPPED
+from pipeline.distribution.stop_request import STOPPED
 from pipeline.training.checkpoint_files import written_steps
 from pipeline.training.run_log import LOG, read_log
 from tests.support.processes import ROOT, TIME_LIMIT_S, own_lines

@@ -7,9 +7,13 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
-from pipeline.distribution.stop_request import StopRequest, hold_sigterm, keep_sigterm_handler
+from pipeline.distribution.stop_request import (
+    STOPPED,
+    StopRequest,
+    hold_sigterm,
+    keep_sigterm_handler,
+)
 from pipeline.train import main
-from pipeline.training.loop import STOPPED
 from tests.support.processes import processes, wait_until
 
 OPTIONS = (

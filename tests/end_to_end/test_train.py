@@ -14,9 +14,9 @@ pytest.importorskip("tensorflow")
 import tensorflow as tf
 
 from pipeline.config import Balance, InputConfig
+from pipeline.distribution.stop_request import STOPPED
 from pipeline.train import main
 from pipeline.train_arguments import configured, make_parser, split_model_options
-from pipeline.training.loop import STOPPED
 from pipeline.training.run_directory import RunFolder
 from tests.support.processes import Process, processes, wait_until
 

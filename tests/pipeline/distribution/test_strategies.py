@@ -66,6 +66,22 @@ def tf_config(cluster: Any, kind: str = "worker", index: int = 0) -> str:
             "task worker 2 of a cluster of 1 chief, 2 worker, 1 ps: give each process a task",
         ),
         ("auto", tf_config(PS, "evaluator"), "task evaluator 0 of a cluster of 1 chief"),
+        (
+            "auto",
+            tf_config({"worker": "127.0.0.1:24001"}),
+            "TF_CONFIG, 'worker': '127.0.0.1:24001' is no list. Its form is",
+        ),
+        (
+            "auto",
+            tf_config({"worker": ["127.0.0.1", "b:1"]}),
+            "TF_CONFIG, 'worker': '127.0.0.1' is no HOST:PORT, such as 10.0.0.7:5050. Its form",
+        ),
+        (
+            "auto",
+            tf_config({"worker": ["a:1", "b:1", "a:1"]}),
+            "TF_CONFIG has the address a:1 2 times: give each task an address of its own",
+        ),
+        ("auto", tf_config({**PS, "ps": ["a:2"]}, "ps"), "TF_CONFIG has the address a:2 2 times"),
         # A cluster of the other kind.
         (
             "parameter_server",
