@@ -1,12 +1,13 @@
 """A process that answers requests one by one, and whose end its user outlives.
 
 The process is a module that is run as a program, and calls `serve_requests`. It reads pickled
-requests from its standard input and writes pickled answers to its standard output, until the input
-ends.
+requests from its standard input and writes pickled answers to its standard output, until nobody can
+write to the input any more.
 """
 
 import os
 import pickle
+import select
 import signal
 import subprocess
 import sys
@@ -138,6 +139,7 @@ def serve_requests(make_answer: Callable[[Any], Callable[[Any], object]]) -> Non
       make_answer: makes, from the setting, the function that answers a request; where it raises
         BuildError, the job ends with that sentence.
     """
+    threading.Thread(target=_end_with_input, daemon=True).start()
     requests = sys.stdin.buffer
     # What a library prints must not get into the answers.
     with os.fdopen(os.dup(1), "wb") as answers:
@@ -159,3 +161,11 @@ def serve_requests(make_answer: Callable[[Any], Callable[[Any], object]]) -> Non
             except EOFError:
                 return
             send(answer(request))
+
+
+def _end_with_input() -> None:
+    """Ends this process once its user has ended, also if that was killed during a request."""
+    poll = select.poll()
+    poll.register(sys.stdin.fileno(), 0)  # nothing but the end of all who can write
+    poll.poll()
+    os._exit(1)
