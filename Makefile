@@ -23,7 +23,8 @@ unexport PYTHONDONTWRITEBYTECODE
 export UV_PYTHON_DOWNLOADS := never
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: demo test test-fast lint docs test-newest test-halves test-pillows peers interop engines dist lock check-lock clean
+.PHONY: demo test test-fast fuzz lint docs test-newest test-halves test-pillows peers interop engines dist lock \
+  check-lock clean
 
 demo: .venv/ready
 	rm -rf $(DEMO)
@@ -43,6 +44,12 @@ test: .venv/ready lint $(if $(shell command -v npm),$(AZURITE))
 # All but programs, servers, benchmarks and what else is slow: under two minutes.
 test-fast: .venv/ready lint
 	$(QUICK) -n $(JOBS) --dist worksteal -m "not slow"
+
+# Random histories of datasets, plans and input pipelines, for some minutes each: make fuzz MINUTES=60. `make test` runs
+# a few of them, others every day. A failure names the seed and the case that show it again.
+MINUTES ?= 10
+fuzz: .venv/ready
+	TILLROLL_FUZZ_MINUTES=$(MINUTES) $(QUICK) -n $(JOBS) --dist worksteal -o faulthandler_timeout=0 tests/fuzz
 
 lint: .venv/ready
 	$(BIN)/ruff check .

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.fuzz.cases import SEED
 from tests.support.dataset_factory import write_dataset
 from tests.support.receipts import write_receipts
 
 # What takes minutes, and says nothing of whether a half works alone.
 _ONCE = (
     "tests/benchmarks/",
+    "tests/fuzz/",
     *(
         f"tests/end_to_end/test_{name}.py"
         for name in (
@@ -33,12 +35,17 @@ _ONCE = (
 _LONGEST = ("tests/benchmarks/test_found_layouts.py", "tests/end_to_end/test_engines.py")
 
 
+def pytest_report_header() -> str:
+    """Names the seed of the random cases."""
+    return f"TILLROLL_FUZZ_SEED={SEED}"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what is slow as a whole: programs, servers and benchmarks in processes of their own."""
     for item in items:
         if item.nodeid.startswith(_ONCE):
             item.add_marker(pytest.mark.once)
-        if item.nodeid.startswith(("tests/end_to_end/", "tests/benchmarks/")):
+        if item.nodeid.startswith(("tests/end_to_end/", "tests/benchmarks/", "tests/fuzz/")):
             item.add_marker(pytest.mark.slow)
         if item.nodeid.startswith("tests/end_to_end/test_docs.py"):
             item.add_marker(pytest.mark.docs)

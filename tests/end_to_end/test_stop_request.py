@@ -1,6 +1,7 @@
 """SIGTERM and Ctrl-C, whenever they come."""
 
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from pipeline.distribution.stop_request import (
     keep_sigterm_handler,
 )
 from pipeline.train import main
+from pipeline.training.run_log import last_step
 from tests.support.processes import processes, wait_until
 
 OPTIONS = (
@@ -36,6 +38,17 @@ def test_a_run_that_is_stopped_while_it_starts(
     assert "stopped at step 0: the same command goes on" in capsys.readouterr().err
     assert not (tmp_path / "log.jsonl").exists()
     assert signal.getsignal(signal.Signals[name]) == before
+
+
+def test_a_run_in_a_thread_notes_no_signals(directory: Path, tmp_path: Path):
+    """Python handles signals in the main thread alone, which is somebody else's."""
+    task = "--task=tests.support.tiny_task:TinyTask"
+    command = [str(directory), f"--run-dir={tmp_path}", *OPTIONS[1:], task, "--steps=2"]
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(main, command).result() == 0
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+    assert last_step(tmp_path) == 2
 
 
 def test_all_workers_stop_when_one_is_stopped_while_it_starts(directory: Path, tmp_path: Path):

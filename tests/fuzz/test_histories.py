@@ -1,0 +1,191 @@
+"""Random histories of a dataset, whose files are read by code of their own after each step."""
+
+import json
+import random
+import struct
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("apache_beam")
+pytest.importorskip("tensorflow")
+
+from beam_jobs.compact import main as compact
+from beam_jobs.forget import main as forget
+from tests.fuzz.cases import random_cases
+from tests.fuzz.random_rows import RandomRows, Row
+from tests.fuzz.truth import Record, Version, check_no_strays, read_versions
+
+_LABELS = ("--label=total:float", "--label=shop:category", "--label=payer:string")
+_STEPS = 5
+
+
+def test_random_histories(build: Callable[..., int], tmp_path: Path):
+    for number, rng in enumerate(random_cases(2)):
+        history = _History(rng, tmp_path / str(number), build)
+        for _ in range(_STEPS):
+            history.go_on()
+
+
+class _History:
+    """A dataset directory, and what its commands were given so far."""
+
+    def __init__(self, rng: random.Random, folder: Path, build: Callable[..., int]) -> None:
+        self.rng, self.folder, self.build = rng, folder, build
+        self.directory = folder / "dataset"
+        (folder / "images").mkdir(parents=True)
+        self.rows = RandomRows(rng, folder / "images")
+        self.layout_from = rng.choice(["column", "column", "none", "text"])
+        self.encoding = rng.choice(["jpeg", "jpeg", "raw"])
+        self.options = (
+            *_LABELS,
+            f"--splits={rng.choice(['train=0.9,validation=0.1', 'a=0.5,b=0.3,c=0.2'])}",
+            f"--shards={rng.choice([1, 2, 5])}",
+            f"--seed={rng.randrange(3)}",
+            f"--near-duplicates={rng.choice(['group', 'drop', 'off'])}",
+            f"--layout-from={self.layout_from}",
+            f"--encoding={self.encoding}",
+            *(("--raw-size=24x24",) if self.encoding == "raw" else ()),
+        )
+        self.versions: dict[int, Version] = {}
+        self.files: dict[str, bytes] = {}
+
+    @property
+    def newest(self) -> Version:
+        return self.versions[max(self.versions)]
+
+    def go_on(self) -> None:
+        """Runs a random command, and checks what it has made of the dataset."""
+        steps = [self.append, self.append, self.forget]
+        if self.versions and len(self.newest.manifest["generations"]) > 1:
+            steps.append(self.compact)
+        step = self.rng.choice(steps) if self.versions else self.begin
+        print(step.__name__, self.options)
+        step()
+
+    def begin(self) -> None:
+        """Builds the dataset."""
+        self._build(self.rng.choice([30, 60]), *self.options)
+
+    def append(self) -> None:
+        """Adds receipts, of which some are there."""
+        self._build(self.rng.choice([3, 15, 40]), "--append")
+
+    def compact(self) -> None:
+        """Makes one generation of all."""
+        before = self.newest
+        shards = self.rng.choice([(), ("--shards=1",), ("--shards=4",)])
+        assert compact([str(self.directory), "--quiet", "--workers=1", *shards]) == 0
+        self._read()
+        assert self.newest.records.keys() == before.records.keys()
+        for id_, record in before.records.items():
+            assert self.newest.records[id_].features == record.features
+            assert self.newest.records[id_].split == record.split
+
+    def forget(self) -> None:
+        """Forgets some receipts, or all of a layout."""
+        before = self.newest
+        ids = sorted(before.records)
+        if self.rng.random() < 0.3:
+            layouts = {id_: record.text("receipt/layout") for id_, record in before.records.items()}
+            layout = self.rng.choice(sorted(set(layouts.values())))
+            ids = [id_ for id_ in ids if layouts[id_] == layout]
+        forgotten = self.rng.sample(ids, min(len(ids), self.rng.choice([1, 2, 5, 40])))
+        file = self.folder / "ids.txt"
+        file.write_text("".join(f"{id_}\n" for id_ in forgotten))
+        arguments = [str(self.directory), f"--ids={file}", "--quiet", "--workers=1"]
+        assert forget(arguments) == 0
+        self._read(may_change=True)
+        for version in self.versions.values():
+            assert not version.records.keys() & set(forgotten)
+        assert self.newest.records.keys() == before.records.keys() - set(forgotten)
+        for id_, record in self.newest.records.items():
+            assert record.split == before.records[id_].split
+        for id_ in forgotten:
+            payer = before.records[id_].text("receipt/payer")
+            for trace in (id_, json.dumps(id_)[1:-1], payer):
+                named = [name for name, data in self.files.items() if trace.encode() in data]
+                assert not named, f"{trace} is left in {named}"
+
+    def _build(self, count: int, *options: str) -> None:
+        before = self.newest.records if self.versions else {}
+        rows = self.rows.table(count)
+        table = self.folder / "images" / "table.jsonl"
+        as_ascii = self.rng.random() < 0.5
+        table.write_text("".join(json.dumps(row, ensure_ascii=as_ascii) + "\n" for row in rows))
+        assert self.build(table, self.directory, "--max-bad-fraction=0.9", *options) == 0
+        number_before = max(self.versions, default=0)
+        self._read()
+        if max(self.versions) > number_before:  # else all receipts were there
+            self._check_inputs(rows, before)
+
+    def _check_inputs(self, rows: Sequence[Row], before: Mapping[str, Record]) -> None:
+        """Checks that each row is accounted for once, and that records are as their rows."""
+        after, generation = self.newest.records, self.newest.manifest["generations"][-1]
+        assert before.keys() <= after.keys()
+        assert generation["counts"]["inputs"] == len(rows)
+        listed: Counter[str] = Counter()
+        for name in generation["files"]:
+            if name.rpartition("/")[2].startswith(("rejected.jsonl", "duplicates.jsonl", "near")):
+                listed.update(json.loads(line)["id"] for line in self.files[name].splitlines())
+        fresh = after.keys() - before.keys()
+        known = 0
+        for id_, times in Counter(row["id"] for row in rows).items():
+            unexplained = times - listed[id_] - (id_ in fresh)
+            if id_ in before:
+                known += max(unexplained, 0)
+            else:
+                assert unexplained <= 0, f"{id_} has vanished"
+        assert generation["counts"]["known"] == known
+        for id_ in fresh:
+            assert any(self._is_row(after[id_], row) for row in rows if row["id"] == id_), id_
+
+    def _is_row(self, record: Record, row: Row) -> bool:
+        """Compares a record with a row of its id."""
+        if row["total"] == "much" or ("layout" not in row and self.layout_from == "column"):
+            return False
+        single = struct.unpack("f", struct.pack("f", row["total"]))[0]
+        texts = [text.decode() for text in record.features["image/object/text"]]
+        is_row = record.features["receipt/total"] == [single]
+        is_row &= texts == [box["text"] for box in row["boxes"]]
+        is_row &= record.text("receipt/group") == row["group"]
+        for name in ("shop", "payer", *(("layout",) if self.layout_from == "column" else ())):
+            is_row &= record.text(f"receipt/{name}") == row[name]
+        if self.encoding == "jpeg" and row["image"].endswith(".jpg"):
+            image = (self.folder / "images" / row["image"]).read_bytes()
+            is_row &= record.features["image/encoded"] == [image]
+        return bool(is_row)
+
+    def _read(self, *, may_change: bool = False) -> None:
+        """Reads the dataset anew, and compares it with how it was before the last command."""
+        files = {
+            str(path.relative_to(self.directory)): path.read_bytes()
+            for path in self.directory.rglob("*")
+            if path.is_file()
+        }
+        versions = read_versions(self.directory)
+        check_no_strays(self.directory, versions)
+        for number, version in self.versions.items():
+            if may_change:
+                continue
+            assert number in versions
+            for name in version.files & self.files.keys():
+                assert files[name] == self.files[name], f"{name} of version {number} has changed"
+        self._check_vocabularies(versions)
+        self.files, self.versions = files, versions
+
+    def _check_vocabularies(self, versions: Mapping[int, Version]) -> None:
+        """Checks that a value keeps its number, unless nobody has it any more."""
+        if not self.versions:
+            return
+        numbers = max(versions), max(self.versions)
+        newest, before = (
+            mapping[number].manifest["vocabularies"]
+            for mapping, number in zip((versions, self.versions), numbers, strict=True)
+        )
+        for category, values in before.items():
+            assert len(set(newest[category])) == len(newest[category])
+            for value, now in zip(values, newest[category], strict=False):
+                assert now == value or now.startswith("forgotten-"), (category, value, now)
