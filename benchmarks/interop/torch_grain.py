@@ -31,6 +31,7 @@ from pipeline import Balance, BatchSampler, InputConfig, Records
 SPLIT = "train"
 GLOBAL_BATCH_SIZE = 12
 STEPS = 200
+EPOCHS = 4  # in which PyTorch reads these steps
 SEED = 7
 WORKERS = 2
 CASES = tuple(itertools.product((1.0, 0.3), (1, 2, 3)))  # alpha, ranks
@@ -45,14 +46,16 @@ class Reader:
     Attributes:
       title: its name.
       distribution: the package that it comes with.
-      batches: yields the ids of each batch of a sampler.
+      batches: yields the ids of each batch of a sampler, of all its iterations.
       records: yields each record, `decoded`.
+      epochs: number of these iterations.
     """
 
     title: str
     distribution: str
     batches: Callable[[Records, BatchSampler], Iterable[list[str]]]
     records: Callable[[Records], Iterable[dict[str, Any]]]
+    epochs: int = 1
 
 
 def expected_ids(directory: Path) -> dict[str, list[Batches]]:
@@ -87,7 +90,7 @@ def batch_comparison(
                 seed=SEED,
                 rank=rank,
                 world_size=world_size,
-                steps=STEPS,
+                steps=STEPS // reader.epochs,
             )
             pairs: Iterator[tuple[list[str], list[str]]] = itertools.zip_longest(
                 reader.batches(records, sampler), wanted, fillvalue=[]
@@ -142,7 +145,14 @@ def _tensorflow_batches(data_dir: str, alpha: float, world_size: int) -> list[Ba
 def _torch_batches(records: Records, sampler: BatchSampler) -> Iterable[list[str]]:
     from torch.utils.data import DataLoader
 
-    return DataLoader(records, batch_sampler=sampler, num_workers=WORKERS, collate_fn=_ids)
+    loader = DataLoader(
+        records,
+        batch_sampler=sampler,
+        num_workers=WORKERS,
+        collate_fn=_ids,
+        persistent_workers=True,
+    )
+    return itertools.chain.from_iterable(itertools.repeat(loader, EPOCHS))
 
 
 def _torch_records(records: Records) -> Iterator[dict[str, Any]]:
@@ -182,7 +192,11 @@ def _decoded_records(batch: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
 
 _READERS = {
     "pytorch": Reader(
-        title="PyTorch", distribution="torch", batches=_torch_batches, records=_torch_records
+        title="PyTorch",
+        distribution="torch",
+        batches=_torch_batches,
+        records=_torch_records,
+        epochs=EPOCHS,
     ),
     "grain": Reader(
         title="Grain", distribution="grain", batches=_grain_batches, records=_grain_records

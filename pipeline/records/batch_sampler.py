@@ -1,9 +1,10 @@
 """The plan's batches as positions of records, for PyTorch, JAX and Grain: imports no TensorFlow."""
 
-import itertools
 import operator
-from collections.abc import Iterator
-from typing import SupportsIndex
+import sys
+import warnings
+from collections.abc import Mapping
+from typing import Self, SupportsIndex
 
 import numpy as np
 
@@ -25,9 +26,13 @@ class BatchSampler:
     layout within one record of its share, and so does the batch of a rank, of global_batch_size /
     world_size records. Equal arguments give equal global batches, whatever the number of ranks.
 
-    `sampler[i]` is the batch of step `start_step` + i, and iterating yields one after the other.
-    With `steps`, the sequence has so many batches; without, it never ends and has no length. The
-    step is all the state there is: to go on after 700 steps, make a sampler with start_step=700.
+    `sampler[i]` is the batch of step `start_step` + i. With `steps`, the sequence has so many
+    batches; without, it never ends and has no length. The step is all the state there is: to go on
+    after 700 steps, make a sampler with start_step=700.
+
+    A training loop iterates over the sampler once per epoch. Each iteration yields the next `steps`
+    batches, or those of `set_epoch`: iterations of 10 batches take steps 0 to 9, 10 to 19, ….
+    Without `steps`, an iteration continues after the last batch that was drawn.
 
     Attributes:
       steps_per_epoch: number of full global batches in an epoch, at least 1.
@@ -55,7 +60,7 @@ class BatchSampler:
           rank: number of this process, from 0.
           world_size: number of the processes that share a global batch.
           start_step: global step to begin with.
-          steps: number of batches; None for no end.
+          steps: number of batches of an iteration, such as `steps_per_epoch`; None for no end.
 
         Raises:
           ValueError: an argument does not fit the dataset; the message says what is allowed.
@@ -88,11 +93,35 @@ class BatchSampler:
         self._positions = table.order
         self._rank, self._world_size = rank, world_size
         self._start_step, self._steps = start_step, steps
+        self._next_start = start_step  # first step of the next iteration
+        self._last_start: int | None = None  # first step of the last one
+        self._has_epochs = False  # whether set_epoch was called
         self._planned: tuple[range, list[list[int]]] = range(0), []
 
     @property
     def steps_per_epoch(self) -> int:
         return self._plan.steps_per_epoch
+
+    @property
+    def batch_size(self) -> int:
+        """Records of a batch, for Accelerate, which divides batches among its processes.
+
+        Raises:
+          ValueError: `world_size` is above 1: another division would leave out batches.
+        """
+        if self._world_size > 1:
+            raise ValueError(
+                f"this BatchSampler has divided the batches among world_size={self._world_size} "
+                "ranks, and a second division would drop batches: pass world_size=1 where "
+                "Accelerate prepares the DataLoader, and use_distributed_sampler=False to "
+                "Lightning's Trainer"
+            )
+        return self._plan.batch_units
+
+    @property
+    def sampler(self) -> Self:
+        """This object: Lightning and Accelerate call `batch_sampler.sampler.set_epoch`."""
+        return self
 
     def __len__(self) -> int:
         if self._steps is None:
@@ -109,15 +138,69 @@ class BatchSampler:
         if number < 0 or (self._steps is not None and number >= self._steps):
             last = "" if self._steps is None else f" to {self._steps - 1}"
             raise IndexError(f"there is no batch {number}: batches are numbered from 0{last}")
-        step = self._start_step + number
+        return self._batch(self._start_step + number)
+
+    def __iter__(self) -> "_Iteration":
+        return _Iteration(self)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the batches of the next iteration: from step `start_step` + epoch · `steps` on.
+
+        Raises:
+          ValueError: the epoch is negative, or above 0 without `steps`.
+        """
+        epoch = as_integer("epoch", epoch, example=0)
+        check_integer("epoch", epoch, example=0, minimum=0)
+        if self._steps is None:
+            if epoch:
+                raise ValueError(
+                    f"set_epoch({epoch}) needs the length of an epoch: pass steps to BatchSampler, "
+                    f"such as steps={self.steps_per_epoch} for every record once"
+                )
+            return
+        start = self._start_step + epoch * self._steps
+        drawn = self._last_start
+        if not self._has_epochs and drawn is not None and not start <= drawn < start + self._steps:
+            # Lightning's first iterator after a restart, whose workers have read ahead by now.
+            warnings.warn(
+                f"set_epoch({epoch}) comes after batches of another epoch were drawn, which may "
+                "be used in its place: call it before the DataLoader is iterated, in Lightning in "
+                "train_dataloader with self.trainer.current_epoch",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        self._has_epochs = True
+        self._next_start = start
+
+    def _next_steps(self) -> range:
+        """Returns the steps of the next iteration."""
+        length = sys.maxsize if self._steps is None else self._steps
+        return range(self._next_start, self._next_start + length)
+
+    def _begin(self, steps: range) -> None:
+        """Lets the iteration after this one continue behind its steps."""
+        self._next_start = steps.stop
+        if not steps:
+            return
+        if steps.start == self._last_start:
+            warnings.warn(
+                f"the batches from step {steps.start} on are drawn a second time: call set_epoch "
+                "with the number of the epoch before each iteration",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        self._last_start = steps.start
+
+    def _draw(self, step: int) -> list[int]:
+        if self._steps is None:
+            self._next_start = step + 1
+        return self._batch(step)
+
+    def _batch(self, step: int) -> list[int]:
         steps, batches = self._planned  # both at once: another thread may plan others meanwhile
         if step not in steps:
             steps, batches = self._planned = self._plan_around(step)
         return batches[step - steps.start]
-
-    def __iter__(self) -> Iterator[list[int]]:
-        numbers = itertools.count() if self._steps is None else range(self._steps)
-        return map(self.__getitem__, numbers)
 
     def _plan_around(self, step: int) -> tuple[range, list[list[int]]]:
         """Plans the batches of a step and of its neighbors, as NumPy's calls cost more than rows.
@@ -146,3 +229,37 @@ class BatchSampler:
         )
         batches = self._positions[units.unit].reshape(-1, replica_size).tolist()
         return range(epoch_start + first, epoch_start + first + len(batches)), batches
+
+
+class _Iteration:
+    """Yields the batches of one iteration over a sampler.
+
+    It begins with its first batch: a DataLoader with workers makes two iterators at its start, and
+    draws from the second one alone. torchdata's StatefulDataLoader saves the state.
+    """
+
+    def __init__(self, sampler: BatchSampler) -> None:
+        self._sampler = sampler
+        self._steps: range | None = None  # to come; None before the first batch
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> list[int]:
+        if self._steps is None:
+            self._steps = self._sampler._next_steps()
+            self._sampler._begin(self._steps)
+        if not self._steps:
+            raise StopIteration
+        step, self._steps = self._steps[0], self._steps[1:]
+        return self._sampler._draw(step)
+
+    def state_dict(self) -> dict[str, int]:
+        """Returns the step of the next batch, and the one at which the iteration ends."""
+        steps = self._sampler._next_steps() if self._steps is None else self._steps
+        return {"step": steps.start, "stop": steps.stop}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Continues the iteration of a state."""
+        self._steps = range(state["step"], state["stop"])
+        self._sampler._begin(self._steps)

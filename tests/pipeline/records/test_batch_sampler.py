@@ -3,7 +3,9 @@
 import itertools
 import pickle
 import re
+import warnings
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -108,10 +110,147 @@ def test_the_step_is_all_the_state(records: Records):
     resumed = BatchSampler(records, global_batch_size=4, seed=2, start_step=17)
     assert list(itertools.islice(resumed, 33)) == first[17:]
     assert [resumed[number] for number in (32, 0, 5)] == [first[49], first[17], first[22]]
-    assert list(itertools.islice(whole, 50)) == first  # iterating again begins again
+    assert [whole[number] for number in range(50)] == first
     assert pickle.loads(pickle.dumps(resumed))[3] == first[20]
     other = BatchSampler(records, global_batch_size=4, seed=3)
     assert list(itertools.islice(other, 50)) != first
+
+
+def epochs_of(records: Records, count: int, *, rank: int = 0, world_size: int = 1) -> list:
+    """The batches of `count` epochs of 5 steps each, by their steps."""
+    sampler = BatchSampler(records, rank=rank, world_size=world_size, **UNIFORM)
+    return [[sampler[5 * epoch + number] for number in range(5)] for epoch in range(count)]
+
+
+UNIFORM: dict[str, Any] = {"global_batch_size": 4, "balance": Balance(alpha=0), "seed": 3}
+
+
+def drawn_by_a_loader_with_workers(sampler: BatchSampler, *, ahead: int = 3) -> Iterator[list[int]]:
+    """Draws batches as PyTorch's DataLoader does, whose workers read ahead.
+
+    It calls `iter` twice, and draws from the second iterator alone.
+    """
+    iter(sampler)
+    batches = iter(sampler)
+    ready = list(itertools.islice(batches, ahead))
+    while ready:
+        yield ready.pop(0)
+        ready += itertools.islice(batches, 1)
+
+
+def test_each_iteration_is_the_next_epoch(records: Records):
+    expected = epochs_of(records, 4)
+    assert len({str(epoch) for epoch in expected}) == 4
+    plain = BatchSampler(records, steps=5, **UNIFORM)
+    assert [list(plain) for _ in range(4)] == expected
+    workers = BatchSampler(records, steps=5, **UNIFORM)
+    assert [list(drawn_by_a_loader_with_workers(workers)) for _ in range(4)] == expected
+    resumed = BatchSampler(records, steps=5, start_step=10, **UNIFORM)
+    assert [list(resumed) for _ in range(2)] == expected[2:]
+
+
+def test_an_epoch_that_is_broken_off_is_not_repeated(records: Records):
+    expected = epochs_of(records, 3)
+    sampler = BatchSampler(records, steps=5, **UNIFORM)
+    for epoch in expected:
+        assert list(itertools.islice(sampler, 2)) == epoch[:2]
+
+
+def test_no_record_stays_unseen_in_ten_epochs_of_a_balance(directory: Path):
+    """A uniform balance repeats records of rare layouts, so an epoch leaves out others."""
+    records = Records(directory, "train")
+    options: dict[str, Any] = {"global_batch_size": 8, "balance": Balance(alpha=0)}
+    steps = BatchSampler(records, **options).steps_per_epoch
+    sampler = BatchSampler(records, steps=steps, **options)
+    first = {*itertools.chain(*sampler)}
+    assert len(first) < len(records)
+    seen = first.union(*(itertools.chain(*sampler) for _ in range(9)))
+    assert len(seen) == len(records)
+
+
+def test_without_steps_an_iteration_continues_after_the_last_batch(records: Records):
+    expected = list(itertools.islice(BatchSampler(records, **UNIFORM), 12))
+    sampler = BatchSampler(records, **UNIFORM)
+    sampler.set_epoch(0)
+    assert list(itertools.chain(*(itertools.islice(sampler, 4) for _ in range(3)))) == expected
+    sentence = "set_epoch(1) needs the length of an epoch: pass steps to BatchSampler, such as "
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}steps=6 for every record once$"):
+        sampler.set_epoch(1)
+
+
+def test_set_epoch_chooses_the_batches(records: Records):
+    expected = epochs_of(records, 6)
+    sampler = BatchSampler(records, steps=5, **UNIFORM)
+    for epoch in (4, 1):
+        sampler.set_epoch(epoch)
+        assert list(sampler) == expected[epoch]
+    assert list(sampler) == expected[2]
+    # Lightning, Fabric and Accelerate look for it at `batch_sampler.sampler`.
+    sampler.sampler.set_epoch(5)
+    assert list(sampler) == expected[5]
+    with pytest.raises(ValueError, match=r"^epoch must be at least 0, got -1$"):
+        sampler.set_epoch(-1)
+
+
+def test_batches_that_come_twice_are_told(records: Records):
+    """Accelerate calls set_epoch(0) again after an epoch that the loop has broken off."""
+    sampler = BatchSampler(records, steps=5, **UNIFORM)
+    sampler.set_epoch(0)
+    first = list(itertools.islice(sampler, 2))
+    sampler.set_epoch(0)
+    with pytest.warns(RuntimeWarning, match="from step 0 on are drawn a second time.*set_epoch"):
+        assert list(itertools.islice(sampler, 2)) == first
+
+
+def test_an_epoch_that_is_set_too_late_is_told(records: Records):
+    """Lightning goes on at epoch 2: workers read ahead before its first call of set_epoch."""
+    sampler = BatchSampler(records, steps=5, **UNIFORM)
+    next(drawn_by_a_loader_with_workers(sampler))
+    with pytest.warns(RuntimeWarning, match=r"set_epoch\(2\) comes after batches of another epoch"):
+        sampler.set_epoch(2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sampler.set_epoch(3)  # a loop that calls it before each epoch may break one off
+        fresh = BatchSampler(records, steps=5, **UNIFORM)
+        next(drawn_by_a_loader_with_workers(fresh))
+        fresh.set_epoch(0)
+
+
+@pytest.mark.parametrize("drawn", [0, 1, 4, 5])
+@pytest.mark.parametrize("ahead", [0, 3])
+def test_the_state_of_an_iteration(records: Records, drawn: int, ahead: int):
+    """StatefulDataLoader saves the state of the iterator after a batch, and loads it before any.
+
+    With workers, a loader reads ahead from the restored iterator, even at the end of an epoch,
+    and makes another one then.
+    """
+    expected = epochs_of(records, 4)
+    saved = BatchSampler(records, steps=5, **UNIFORM)
+    list(saved)
+    iteration = iter(saved)
+    assert list(itertools.islice(iteration, drawn)) == expected[1][:drawn]
+    state = pickle.loads(pickle.dumps(iteration.state_dict()))
+
+    sampler = BatchSampler(records, steps=5, **UNIFORM)
+    restored = iter(sampler)
+    restored.load_state_dict(state)
+    ready = list(itertools.islice(restored, ahead))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sampler.set_epoch(1 + drawn // 5)  # Lightning's, which comes later, and changes nothing
+    assert [*ready, *restored] == expected[1][drawn:]
+    sampler.set_epoch(2)
+    assert [list(sampler) for _ in range(2)] == expected[2:]
+
+
+def test_accelerate_divides_batches_that_are_not_divided(records: Records):
+    """Accelerate's two processes take the halves of each batch, with split_batches=True."""
+    sampler = BatchSampler(records, steps=5, **UNIFORM)
+    assert sampler.batch_size == 4
+    assert not hasattr(sampler, "drop_last")  # Lightning would make another sampler of it
+    divided = BatchSampler(records, steps=5, rank=1, world_size=2, **UNIFORM)
+    with pytest.raises(ValueError, match=r"among world_size=2 ranks, .*: pass world_size=1 where"):
+        hasattr(divided, "batch_size")
 
 
 @pytest.mark.parametrize("alpha", [1.0, ((1.0, 0), (0.5, 30), (0.0, 54))], ids=str)
