@@ -52,7 +52,9 @@ def main(argv=None):
             keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             weighted_metrics=["accuracy"],  # averages over records: padding has weight 0
         )
-    checkpoints = EpochCheckpoints(model, args.run_dir)  # before the dataset: it tells the step
+    checkpoints = EpochCheckpoints(
+        model, args.run_dir, info=info
+    )  # before the dataset: it tells the step
     validation, validation_steps = make_evaluation_dataset(
         strategy, args.data_dir, split=args.evaluation_split, **options
     )

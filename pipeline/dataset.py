@@ -45,8 +45,9 @@ def make_dataset(
       global_batch_size: records of a training step, over all replicas.
       config: options of the input pipeline; None for the defaults.
       seed: seeds the order of the records and the augmentations.
-      start_step: global step to begin with, as when training is resumed: an int, or the
-        optimizer's `iterations`.
+      start_step: global step to begin with: batches that a resumed training has taken, such as
+        `EpochCheckpoints.step`. It may be a tensor or a variable. An optimizer's `iterations` are
+        this number only without gradient accumulation and loss scaling.
       input_context: the position of this pipeline among several; None for the only one.
 
     Returns:
@@ -102,7 +103,7 @@ def make_distributed_dataset(
       global_batch_size: records of a training step, over all replicas.
       config: options of the input pipeline; None for the defaults.
       seed: seeds the order of the records and the augmentations.
-      start_step: global step to begin with: an int, or the optimizer's `iterations`.
+      start_step: global step to begin with, as in `make_dataset`.
       input_options: TensorFlow's, such as per-replica pipelines under MirroredStrategy.
       services: addresses of the machines that read, decode and augment, each with a running
         `python -m pipeline.data_service`: service w of W makes every W-th global batch. Empty to do

@@ -3,11 +3,13 @@
 import os
 from collections.abc import Sequence
 
+from pipeline.keras_backend import require_tensorflow
 from schemas.program import begin_program, run_program
 
 if __name__ == "__main__":
     begin_program()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
+    require_tensorflow("pipeline.export")  # before Keras is imported, which may fail
 
 from pipeline.serving.saved_model import export
 from pipeline.training.run_files import StoreError

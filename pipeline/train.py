@@ -14,6 +14,7 @@ from pipeline.distribution.stop_request import (
     hold_sigterm,
     release_sigterm,
 )
+from pipeline.keras_backend import require_tensorflow
 from schemas.program import begin_program, run_program
 
 if __name__ == "__main__":
@@ -21,6 +22,7 @@ if __name__ == "__main__":
     hold_sigterm()
     begin_program((signal.SIGINT,))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
+    require_tensorflow("pipeline.train")  # before Keras is imported, which may fail
 
 import tensorflow as tf
 from tqdm import tqdm

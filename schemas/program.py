@@ -1,6 +1,7 @@
 """Programs of both halves: stop signals, outputs that nobody reads any more, killed parents."""
 
 import gc
+import io
 import multiprocessing
 import os
 import select
@@ -40,11 +41,15 @@ def _leave(number: int, _: FrameType | None) -> None:
 def run_program(main: Callable[[], int]) -> NoReturn:
     """Runs a command's `main`, and exits with the status that it returns.
 
+    Characters that standard output can't encode, as in a container whose locale is C, are escaped.
+
     If what reads standard output has ended, as `head` does after some lines, the program ends
     quietly with 141, the status that shells have for it.
     """
     gc.freeze()  # what was imported is not looked through later either
     gc.enable()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as Python does for standard error
     try:
         status = main()
         sys.stdout.flush()

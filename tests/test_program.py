@@ -1,6 +1,7 @@
 """The commands as programs: stop signals while they start, and outputs that nobody reads."""
 
 import importlib.util
+import os
 import signal
 import subprocess
 import sys
@@ -81,6 +82,26 @@ def test_a_reader_that_has_ended_ends_it_quietly(lines: int) -> None:
     assert process.stderr.read() == b""
     assert process.wait(timeout=60) == 128 + signal.SIGPIPE
     process.stderr.close()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_characters_that_the_output_can_not_encode(encoding: str) -> None:
+    """A container whose locale is C; file names may hold lone surrogates, too."""
+    text = "256 × 128 café → \udce9"
+    program = (
+        "from schemas.program import run_program\n"
+        f"def main(): print({text!a}); return 0\n"
+        "run_program(main)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.stderr, done.returncode) == (b"", 0)
+    assert done.stdout == text.encode(encoding, "backslashreplace") + b"\n"
 
 
 def test_another_broken_pipe_is_an_error_and_a_status_is_passed_on() -> None:

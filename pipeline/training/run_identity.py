@@ -96,11 +96,7 @@ class RunIdentity:
         options: TrainOptions,
     ) -> Self:
         """Makes the identity of a run on the dataset `info`."""
-        excluded = hashlib.sha256(info.excluded.to_json().encode()).hexdigest()[:12]
-        stream: dict[str, Value] = {
-            "dataset": info.digest,
-            "excluded": excluded if len(info.excluded) else None,
-        }
+        stream = dataset_options(info)
         defaults: dict[str, Value] = {}
         _flatten("task", task, stream, defaults)
         # Augmentation on the devices needs the seeds, which no task asks for.
@@ -162,6 +158,12 @@ class RunIdentity:
     def update_changes(self, then: Self) -> list[Change]:
         """Lists options of the updates that differ from those of a checkpoint."""
         return list(_changes(then.updates, self.updates, self.defaults))
+
+
+def dataset_options(info: DatasetInfo) -> dict[str, Value]:
+    """Returns the digests of a dataset and of its list of excluded records."""
+    excluded = hashlib.sha256(info.excluded.to_json().encode()).hexdigest()[:12]
+    return {"dataset": info.digest, "excluded": excluded if len(info.excluded) else None}
 
 
 def _changes(

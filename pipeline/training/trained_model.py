@@ -7,8 +7,9 @@ import tensorflow as tf
 
 from pipeline.records.info import DatasetInfo, load_info
 from pipeline.tasks.base import Task, load_task
-from pipeline.training.checkpoint_files import DAMAGE, damage_of, written_steps
+from pipeline.training.checkpoint_files import DAMAGE, damage_of, damaged_file, written_steps
 from pipeline.training.checkpoints import read_identity, trained_version
+from pipeline.training.keras_settings import check_keras, dtype_policy
 from pipeline.training.options import TrainOptions
 from pipeline.training.run_directory import BEST, CHECKPOINTS, OPTIONS, RunFolder
 from pipeline.training.run_identity import RunIdentity
@@ -39,10 +40,11 @@ def load_trained_model(
       data_dir: the dataset directory where it is now; None for where it was.
 
     Raises:
-      ValueError: there is no such checkpoint, or it was trained on other data or for another task
-        than options.json tells.
+      ValueError: Keras' settings do not fit, there is no such checkpoint, or it was trained on
+        other data or for another task than options.json tells.
       FileNotFoundError: there is no run, or no dataset.
     """
+    check_keras()
     options = RunFolder(run_dir, is_chief=False).read_options()
     if not options:
         raise FileNotFoundError(
@@ -57,13 +59,18 @@ def load_trained_model(
         )
     info = load_info(data_dir or options["data_dir"], version=trained_version(directory))
     task = load_task(options["task"], options["model"])
-    model = task.build(info)
+    with dtype_policy("float32"):  # of all weights, those of mixed precision included
+        model = task.build(info)
     newest = os.path.join(directory, f"step-{max(steps)}")
     try:
         _check(newest, task, info)
         status = tf.train.Checkpoint(model=model).restore(newest)
         status.assert_existing_objects_matched().expect_partial()
     except DAMAGE as error:
+        if damaged_file(newest) is None:
+            raise ValueError(
+                f"{newest} can't be loaded into the model of {options['task']}: {error!s:.300}"
+            ) from error
         raise ValueError(
             f"checkpoint {damage_of(newest)}: choose another one, or train again"
         ) from error

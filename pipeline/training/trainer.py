@@ -22,6 +22,7 @@ from pipeline.tasks.base import Task, TaskError, check_inputs
 from pipeline.tasks.results import losses_of
 from pipeline.training.backup_workers import BackupWorkerSteps, check_backup_workers
 from pipeline.training.gradients import Gradients, ModelCall, add_gradients, clip_gradients
+from pipeline.training.keras_settings import check_keras, dtype_policy
 from pipeline.training.non_finite import check_weights
 from pipeline.training.options import TrainOptions
 from pipeline.training.parameter_server import AsynchronousSteps
@@ -58,6 +59,7 @@ class Trainer:
         Raises:
           ValueError: the task, the strategy and the options do not fit together.
         """
+        check_keras()
         self.task, self.strategy, self.info, self.options = task, strategy, info, options
         self._services = services
         inputs = task.inputs(info)
@@ -159,13 +161,8 @@ class Trainer:
         )
 
     def _build(self) -> keras.Model:
-        # The policy is a setting of the process, which is the user's: it holds for `build` alone.
-        policy = keras.config.dtype_policy()
-        keras.config.set_dtype_policy(
-            "mixed_bfloat16" if self.options.mixed_precision else "float32"
-        )
-        model = self.task.build(self.info)
-        keras.config.set_dtype_policy(policy)
+        with dtype_policy("mixed_bfloat16" if self.options.mixed_precision else "float32"):
+            model = self.task.build(self.info)
         if not model.built:
             raise TaskError(self._unbuilt())
         # Before the optimizer is built, which then knows of nothing else, weight decay included.

@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
+import keras
 import tensorflow as tf
 
 from pipeline import train
@@ -109,3 +110,19 @@ def test_errors(copy: Path, capsys: pytest.CaptureFixture[str]):
     assert "step-3.data-00000-of-00001 was changed, cut short or removed)" in error()
     (copy / "options.json").unlink()
     assert f"{copy} is not the folder of a training run (no file options.json)" in error()
+
+
+@pytest.mark.parametrize("floatx", ["float16", "float64"])
+def test_a_model_is_loaded_whatever_keras_floatx_is(run_dir: Path, floatx: str):
+    expected = load_trained_model(str(run_dir)).model.get_weights()
+    before = keras.config.floatx(), keras.config.dtype_policy()
+    keras.config.set_floatx(floatx)
+    keras.config.set_dtype_policy(floatx)  # as keras.json does
+    try:
+        model = load_trained_model(str(run_dir)).model
+    finally:
+        keras.config.set_floatx(before[0])
+        keras.config.set_dtype_policy(before[1])
+    for weights, original in zip(model.get_weights(), expected, strict=True):
+        assert weights.dtype == np.float32
+        np.testing.assert_array_equal(weights, original)
