@@ -9,10 +9,12 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_OUTPUT, _ERRORS = 1, 2  # numbers of standard output and error
 
 
 def begin_program(signals: tuple[signal.Signals, ...] = STOP_SIGNALS) -> None:
@@ -27,14 +29,28 @@ def begin_program(signals: tuple[signal.Signals, ...] = STOP_SIGNALS) -> None:
     thousands of objects that stay; to look through them again and again would take a quarter of the
     time.
     """
+    open_standard_files()
     for stop_signal in signals:
         signal.signal(stop_signal, _leave)
     gc.disable()
 
 
+def open_standard_files() -> None:
+    """Opens those of standard input, output and error that are closed, to lead nowhere.
+
+    Otherwise a file of the program would get the number. What a library prints would go into it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+
+
 def _leave(number: int, _: FrameType | None) -> None:
     # Not by print: the signal may have come while that was writing.
-    os.write(sys.stderr.fileno(), f"stopped by {signal.Signals(number).name}\n".encode())
+    with suppress(OSError):  # nobody reads it any more
+        os.write(_ERRORS, f"stopped by {signal.Signals(number).name}\n".encode())
     os._exit(128 + number)
 
 
@@ -44,7 +60,8 @@ def run_program(main: Callable[[], int]) -> NoReturn:
     Characters that standard output can't encode, as in a container whose locale is C, are escaped.
 
     If what reads standard output has ended, as `head` does after some lines, the program ends
-    quietly with 141, the status that shells have for it.
+    quietly with 141, the status that shells have for it. If standard output can't be written for
+    another reason, such as a full disk, it ends with a sentence and status 1.
     """
     gc.freeze()  # what was imported is not looked through later either
     gc.enable()
@@ -52,21 +69,32 @@ def run_program(main: Callable[[], int]) -> NoReturn:
         sys.stdout.reconfigure(errors="backslashreplace")  # as Python does for standard error
     try:
         status = main()
-        sys.stdout.flush()
-    except BrokenPipeError:
-        if not _is_closed():
-            raise  # of another pipe or socket
+        if sys.stdout:  # None where it was closed when Python started
+            sys.stdout.flush()
+    except OSError as error:
+        if not _is_of_output(error):
+            raise  # of another file, pipe or socket
         # Python flushes standard output once more at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), _OUTPUT)
         status = 128 + signal.SIGPIPE
+        if not isinstance(error, BrokenPipeError):
+            print(f"error: standard output can't be written: {error.strerror}", file=sys.stderr)
+            status = 1
     sys.exit(status)
 
 
-def _is_closed() -> bool:
-    """Returns whether nobody reads standard output any more."""
-    poll = select.poll()
-    poll.register(sys.stdout.fileno(), select.POLLOUT)
-    return any(event & select.POLLERR for _, event in poll.poll(0))
+def _is_of_output(error: OSError) -> bool:
+    """Returns whether an error is of standard output, whose text stays in its buffer."""
+    if isinstance(error, BrokenPipeError):
+        poll = select.poll()
+        poll.register(_OUTPUT, select.POLLOUT)
+        return any(event & select.POLLERR for _, event in poll.poll(0))
+    try:
+        if sys.stdout:
+            sys.stdout.flush()
+    except OSError as again:
+        return again.errno == error.errno
+    return False
 
 
 def end_with_parent() -> None:

@@ -117,6 +117,60 @@ def test_another_broken_pipe_is_an_error_and_a_status_is_passed_on() -> None:
         assert sentence in done.stderr
 
 
+PRINTS = """
+import os
+from schemas.program import begin_program, run_program
+def main():
+    print("a line")
+    return STATUS
+begin_program()
+with open("file", "w") as file:
+    os.write(1, b"printed by a library")
+    os.write(2, b"")
+run_program(main)
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "status", "message"),
+    [
+        (">&-", 0, ""),
+        (">&- 2>&-", 0, ""),
+        ("< /dev/null <&- >&- 2>&-", 0, ""),
+        ("> /dev/full", 1, "error: standard output can't be written: No space left on device\n"),
+    ],
+)
+def test_standard_output_that_is_closed_or_full(
+    output: str, status: int, message: str, tmp_path: Path
+) -> None:
+    program = PRINTS.replace("STATUS", "0").replace('os.write(1, b"printed by a library")', "pass")
+    command = program if "full" in output else PRINTS.replace("STATUS", "0")
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {output}', "sh", sys.executable, "-c", command],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (status, message)
+    assert (tmp_path / "file").read_text() == "", "a library has printed into a file"
+
+
+def test_an_error_of_another_file_is_no_error_of_the_output() -> None:
+    program = (
+        "from schemas.program import run_program\n"
+        "def main(): raise OSError(28, 'No space left on device')\n"
+        "run_program(main)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "standard output" not in done.stderr
+
+
 def test_garbage_is_collected_again_once_all_is_imported() -> None:
     program = (
         "import gc\n"

@@ -1,6 +1,5 @@
 """The beginning and the end of a worker in a forked process."""
 
-import logging
 import os
 import signal
 import socket
@@ -11,25 +10,37 @@ from collections.abc import Callable, Set
 from contextlib import suppress
 from typing import NoReturn
 
+from beam_jobs.errors import is_short_of_resources
+
+FAILED, CANT_START = 1, 2  # exit statuses
+
 
 def run_and_exit(work: Callable[[], None], connection: socket.socket) -> NoReturn:
-    """Does the work of a forked process, and ends it.
+    """Does the work of a forked process, and ends it, whatever is raised.
+
+    Anything else would run on in the code of the process that was forked.
 
     Args:
       work: what it does.
-      connection: is sent the exit status, a byte: 1 for an exception, which is printed.
+      connection: is sent the exit status, a byte: FAILED for an exception, which is printed, but
+        CANT_START where the system starts no more threads, which needs no traceback.
     """
-    status = 1
+    status = FAILED
     try:
-        work()
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        logging.shutdown()
-        sys.stdout.flush()
-        with suppress(OSError):  # who asked has ended
+        try:
+            work()
+            status = 0
+        except BaseException as error:
+            if is_short_of_resources(error):
+                status = CANT_START
+            else:
+                traceback.print_exc()
+        if sys.stdout:
+            with suppress(OSError, ValueError):  # it is closed, or its disk is full
+                sys.stdout.flush()
+        with suppress(OSError):  # the client has exited
             connection.sendall(bytes([status]))
+    finally:
         os._exit(status)
 
 

@@ -8,6 +8,7 @@ from typing import NoReturn
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import MetricsFilter
+from apache_beam.options.pipeline_options import DirectOptions
 
 from beam_jobs.errors import failure_in
 from beam_jobs.options import JobOptions
@@ -18,10 +19,14 @@ from beam_jobs.running.engines import RunnerError
 from beam_jobs.running.local_workers import LocalWorkers
 from beam_jobs.running.runner import beam_options, choose_runner, is_local_runner
 from beam_jobs.running.stop_signals import StopSignals
-from beam_jobs.running.thread_failures import ThreadFailures
+from beam_jobs.running.thread_failures import ThreadFailures, check_threads
 from beam_jobs.storage import files
 from schemas.command_line import CommandParser
 from schemas.program import run_program
+
+# For each worker, and besides, of Beam and gRPC in the launching process: 29 were seen for two
+# workers, 83 for eight.
+_THREADS = 8
 
 
 def run_command(main: Callable[[], int]) -> NoReturn:
@@ -68,6 +73,8 @@ class Launch:
         logging.getLogger("apache_beam").setLevel(
             logging.CRITICAL if self.is_local else logging.INFO
         )
+        if self.is_local:  # a job that fails ends with a sentence
+            logging.getLogger("grpc").setLevel(logging.CRITICAL)
         try:
             self.beam_options = beam_options(others)
         except RunnerError as error:
@@ -111,8 +118,10 @@ class Launch:
           Exception: what ended the job, if there is no sentence for it.
         """
         shown = self.is_local and has_bar and not self.args.quiet
-        with ThreadFailures() as failures, dofn_specs_kept():
+        with ThreadFailures(LocalWorkers.close) as failures, dofn_specs_kept():
             try:
+                if self.is_local:
+                    check_threads(self._threads())
                 pipeline = beam.Pipeline(runner=self._runner, options=self.beam_options)
                 add(pipeline)
                 with progress.shown(options, enabled=shown):
@@ -135,7 +144,12 @@ class Launch:
     def count(self, counter: str) -> int:
         """Returns what a counter of the job's steps has counted, once the job has ended."""
         metrics = self._result.metrics().query(MetricsFilter().with_name(counter))
-        return sum(one.attempted for one in metrics["counters"])
+        return sum(result.attempted for result in metrics["counters"])
+
+    def _threads(self) -> int:
+        """Returns how many threads a local job needs in this process at least."""
+        workers = self.beam_options.view_as(DirectOptions).direct_num_workers
+        return 0 if workers == 1 else _THREADS * (1 + workers)
 
 
 def _print_failure(message: str, kept: Staging | None) -> None:

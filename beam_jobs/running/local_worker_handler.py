@@ -12,10 +12,12 @@ from apache_beam.runners.portability.fn_api_runner.worker_handlers import (
 from apache_beam.transforms.environments import Environment, python_sdk_capabilities
 from google.protobuf import json_format, text_format
 
-from beam_jobs.running.local_workers import LocalWorker
+from beam_jobs.errors import WORKER_CANT_START
+from beam_jobs.running.local_workers import LocalWorker, LocalWorkers
 
 _URN = "tillroll:environment:local_worker:v1"
 _LOOK_EVERY_S = 0.2
+_FIRST_ANSWER_S = 60
 
 
 @Environment.register_urn(_URN, None)
@@ -51,20 +53,29 @@ class LocalWorkerHandler(GrpcWorkerHandler):
     def start_worker(self) -> None:
         """Starts the worker, and a thread that answers for it once it has ended."""
         self._closing = threading.Event()
+        self._is_lost = True
+        # Private: it ends with the worker's stream, which may never end where threads can't start.
+        # The interpreter would wait for it.
+        self.control_conn._read_thread.daemon = True
+        self._watching = threading.Thread(target=self._watch, daemon=True)
+        # Beam would ask it first for a bundle, which may take hours.
+        self._first_answer = self.control_conn.push(
+            beam_fn_api_pb2.InstructionRequest(
+                harness_monitoring_infos=beam_fn_api_pb2.HarnessMonitoringInfosRequest()
+            )
+        )
         options = self.provision_info.provision_info.pipeline_options
-        descriptors = {
-            "CONTROL_API_SERVICE_DESCRIPTOR": self.control_api_service_descriptor(),
-            "LOGGING_API_SERVICE_DESCRIPTOR": self.logging_api_service_descriptor(),
-        }
+        # It logs to standard error. A service for logs takes threads, and a worker that fails waits
+        # for it.
         variables = {
             "WORKER_ID": self.worker_id,
             "PIPELINE_OPTIONS": json_format.MessageToJson(options),
-            **{name: text_format.MessageToString(each) for name, each in descriptors.items()},
+            "CONTROL_API_SERVICE_DESCRIPTOR": text_format.MessageToString(
+                self.control_api_service_descriptor()
+            ),
         }
         self._worker = LocalWorker(variables)
-        self._waiting = threading.Thread(target=self._worker.wait)
-        self._waiting.start()
-        threading.Thread(target=self._answer_after_its_end, daemon=True).start()
+        self._watching.start()
 
     def close(self) -> None:
         """Tells the worker to end, now or as soon as it connects, and waits until it has."""
@@ -72,20 +83,49 @@ class LocalWorkerHandler(GrpcWorkerHandler):
         # Private: what Beam's own server sends a worker, but only to those that are connected. Here
         # it waits in the queue of the connection.
         self.control_conn.push(BeamFnControlServicer._DONE_MARKER)
-        super().close()
+        if self._watching.ident:
+            self._watching.join()
+        if self._is_lost:
+            # Beam waits for the ends of a lost worker's streams, and of the threads of its own
+            # servers. None may come where threads can't start. Servers that are freed end, too.
+            self._grpc_server.close = lambda: None
+        else:
+            super().close()
 
     def stop_worker(self) -> None:
-        """Waits until the worker has ended."""
-        self._waiting.join()
+        """Does nothing: `close` has waited for the worker."""
 
-    def _answer_after_its_end(self) -> None:
-        """Answers what was asked of the worker, and what will be, with an error."""
-        self._waiting.join()
-        # Again and again, as Beam goes on asking: it does not know that the worker has gone.
-        while not self._closing.wait(_LOOK_EVERY_S):
-            for number, future in self.control_conn._futures_by_id.copy().items():
-                if not future.is_done():
-                    error = "a worker process ended before its work"
-                    future.set(
-                        beam_fn_api_pb2.InstructionResponse(instruction_id=number, error=error)
-                    )
+    def _watch(self) -> None:
+        """Waits until the worker has ended; if it has failed, answers all that is asked of it."""
+        try:
+            self._wait()
+        except RuntimeError as error:
+            # Again and again, as Beam goes on asking: it does not know that the worker has gone.
+            while not self._closing.wait(_LOOK_EVERY_S):
+                for number, future in self.control_conn._futures_by_id.copy().items():
+                    if not future.is_done():
+                        future.set(
+                            beam_fn_api_pb2.InstructionResponse(
+                                instruction_id=number, error=str(error)
+                            )
+                        )
+            raise
+        self._is_lost = False
+
+    def _wait(self) -> None:
+        """Waits until the worker has ended.
+
+        Raises:
+          RuntimeError: it was killed, has failed, or has not answered in time.
+        """
+        try:
+            self._worker.wait(_FIRST_ANSWER_S)
+        except TimeoutError:
+            if not self._first_answer.is_done():
+                LocalWorkers.close()
+                raise RuntimeError(WORKER_CANT_START) from None
+            self._worker.wait()
+        except RuntimeError:
+            if not self._first_answer.is_done():
+                LocalWorkers.close()  # Beam would await the work of the others first
+            raise

@@ -28,10 +28,11 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from beam_jobs.errors import WORKER_CRASHED, WORKER_KILLED
-from beam_jobs.running.forked_process import end_with, ended, run_and_exit
+from beam_jobs.errors import WORKER_CANT_START, WORKER_CRASHED, WORKER_FAILED, WORKER_KILLED
+from beam_jobs.running.forked_process import CANT_START, end_with, ended, run_and_exit
 from beam_jobs.running.import_messages import hide_import_messages
 from beam_jobs.running.stop_signals import stop_signals_held
+from beam_jobs.running.thread_failures import check_threads
 from schemas.program import STOP_SIGNALS
 
 if __name__ == "__main__":
@@ -44,6 +45,7 @@ from beam_jobs.running.beam_start import dofn_specs_kept
 
 _MODULE = "beam_jobs.running.local_workers"
 _ANSWER_BYTES = 4096
+_THREADS = 16  # of Beam and gRPC in a worker, at least: 20 were seen
 
 
 class WorkerServer:
@@ -140,22 +142,27 @@ class LocalWorker:
         with suppress(BrokenPipeError):  # it was killed: `wait` says so
             self._connection.sendall(f"{request}\n".encode())
 
-    def wait(self) -> None:
+    def wait(self, timeout_s: float | None = None) -> None:
         """Waits until it has ended.
 
         Raises:
+          TimeoutError: it has not ended within so many seconds.
           RuntimeError: it was killed, has crashed or has failed.
         """
+        self._connection.settimeout(timeout_s)
         answer = b""  # its exit status, a byte, or what `faulthandler` writes when it crashes
-        with self._connection, suppress(ConnectionResetError):  # killed before it had read all
+        with suppress(ConnectionResetError):  # killed before it had read all
             while piece := self._connection.recv(_ANSWER_BYTES):
                 answer += piece
+        self._connection.close()
         if not answer:
             raise RuntimeError(WORKER_KILLED)
         if crash := re.match(rb"Fatal Python error: (.+)", answer):
             raise RuntimeError(f"{WORKER_CRASHED} ({crash[1].decode()})")
+        if answer[0] == CANT_START:
+            raise RuntimeError(WORKER_CANT_START)
         if answer[0]:
-            raise RuntimeError(f"a worker process ended with status {answer[0]}")
+            raise RuntimeError(f"{WORKER_FAILED} {answer[0]}")
 
 
 def _module_folders() -> list[str]:
@@ -169,6 +176,7 @@ def _serve(requests: socket.socket) -> None:
     for stop_signal in STOP_SIGNALS:
         signal.signal(stop_signal, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would hide how children end
     gc.freeze()  # otherwise the collector writes to, and so copies, the pages shared with workers
     workers: set[int] = set()
     while True:
@@ -177,7 +185,11 @@ def _serve(requests: socket.socket) -> None:
         if not message:
             break
         with socket.socket(fileno=numbers[0]) as connection:
-            worker = os.fork()
+            try:
+                worker = os.fork()
+            except OSError:  # too many processes, or too little memory
+                connection.sendall(bytes([CANT_START]))
+                continue
             if not worker:
                 requests.close()
                 run_and_exit(partial(_be_worker, connection), connection)
@@ -200,9 +212,10 @@ def _be_worker(connection: socket.socket) -> None:
     os.chdir(directory)
     end_with(connection)
     faulthandler.enable(connection, all_threads=False)  # tells of SIGSEGV, SIGABRT and the like
+    check_threads(_THREADS)
     logging.basicConfig(level=logging.CRITICAL, force=True)
-    # It raises the level of all logs until it knows the options, and greets.
-    logging.getLogger(sdk_worker_main.__name__).setLevel(logging.CRITICAL)
+    # It raises the level of all logs until it knows the options, greets, and logs its own failure.
+    logging.getLogger(sdk_worker_main.__name__).disabled = True
     # It prints the traceback of each failure, which the launching process is sent as well. A thread
     # of it may fail after `main`, as when a job is stopped.
     errors, sys.stderr = sys.stderr, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")

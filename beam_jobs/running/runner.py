@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 
 from apache_beam.options.pipeline_options import (
     DirectOptions,
@@ -110,7 +111,10 @@ def _local_runner(options: PipelineOptions, workers: int | None) -> PipelineRunn
     worker_options.default_sdk_harness_log_level = (
         worker_options.default_sdk_harness_log_level or "CRITICAL"
     )
-    LocalWorkers.server()  # now, as it may be forked before the job begins only
+    # Now, as it may be forked before the job begins only. Where no process can start, the job tries
+    # once more and says so.
+    with suppress(OSError):
+        LocalWorkers.server()
     # Worker processes get their options, such as those for S3, only from here.
     encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
     return fn_runner.FnApiRunner(

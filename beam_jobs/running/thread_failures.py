@@ -1,7 +1,30 @@
-"""Exceptions of Beam's threads, kept until it is clear whether they need to be printed."""
+"""Threads that can't start, and exceptions of Beam's threads."""
 
 import threading
+from collections.abc import Callable
 from typing import Self
+
+from beam_jobs.errors import is_short_of_resources
+
+
+def check_threads(count: int) -> None:
+    """Starts and ends so many threads.
+
+    gRPC can't be asked instead: where its own threads can't start, it prints a line or hangs.
+
+    Raises:
+      RuntimeError: they can't all run at the same time.
+    """
+    end = threading.Event()
+    threads = [threading.Thread(target=end.wait, daemon=True) for _ in range(count)]
+    try:
+        for thread in threads:
+            thread.start()
+    finally:
+        end.set()
+        for thread in threads:
+            if thread.ident:
+                thread.join()
 
 
 class ThreadFailures:
@@ -9,10 +32,17 @@ class ThreadFailures:
 
     When a build is stopped or loses a worker process, Beam's threads fail one after the other. The
     command then ends with a sentence; where it has none, `show` prints what was kept.
+
+    A thread of Beam's that the system doesn't let start may be one that serves the workers. They,
+    and Beam, would wait for ever for what it would have answered.
+
+    Args:
+      end_workers: ends the workers, once the system starts no more threads.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, end_workers: Callable[[], None]) -> None:
         self._kept: list[threading.ExceptHookArgs] = []
+        self._end_workers = end_workers
 
     @property
     def messages(self) -> list[str]:
@@ -24,9 +54,14 @@ class ThreadFailures:
         for failure in self._kept:
             threading.__excepthook__(failure)
 
+    def _keep(self, failure: threading.ExceptHookArgs) -> None:
+        self._kept.append(failure)
+        if failure.exc_value and is_short_of_resources(failure.exc_value):
+            self._end_workers()
+
     def __enter__(self) -> Self:
         self._before = threading.excepthook
-        threading.excepthook = self._kept.append
+        threading.excepthook = self._keep
         return self
 
     def __exit__(self, *_: object) -> None:

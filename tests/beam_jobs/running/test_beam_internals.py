@@ -38,6 +38,7 @@ def _module() -> Any:
     [
         ("beam_start", _userstate, "get_dofn_specs"),
         ("local_worker_handler", _control_connection, "_futures_by_id"),
+        ("local_worker_handler", _control_connection, "_read_thread"),
         ("local_worker_handler", _servicer, "_DONE_MARKER"),
         ("runner", _option_classes, "_add_argparse_args"),
         ("runner", _module, "_BeamArgumentParser"),
