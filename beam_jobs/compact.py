@@ -110,6 +110,8 @@ def _begin(options: CompactOptions, stack: ExitStack, *, deals_anew: bool) -> bo
         )
     if len(manifest.generations) == 1 and not deals_anew:
         return False
+    if not manifest.counts.written:
+        raise BuildError(f"{options.output} holds no records to deal: append receipts first")
     if not files.is_local(options.output):
         write_marker(options.staging)
     return True

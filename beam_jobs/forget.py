@@ -27,6 +27,7 @@ from beam_jobs.writing.output import (
     check_foreign,
     check_no_unfinished_build,
     delete_unlisted,
+    files_held_open,
     is_published,
     read_versions,
     write_tfds_files,
@@ -38,8 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command.
 
     Returns:
-      0 if all ids were found and forgotten, 1 if some were nowhere or the job failed, 130 or 143
-      if Ctrl-C or SIGTERM stopped it.
+      0 if all ids were found and forgotten, 1 if some were nowhere, if NFS keeps a deleted file
+      that a process still reads, or if the job failed; 130 or 143 if Ctrl-C or SIGTERM stopped it.
     """
     return until_stopped(lambda stop: _run(argv, stop))
 
@@ -94,12 +95,20 @@ def _end(options: ForgetOptions, directory: str) -> int:
     delete_staging(options.staging)
     kept = [version.number for version in read_versions(options.output).versions]
     print(forget_summary(forgotten, directory, kept), end="")
+    status = 0
+    if held := files_held_open(options.output):
+        print(
+            f"{directory} still holds {', '.join(held[:3])} ({len(held):,}), of deleted files that "
+            "a process reads: end that process, as they may hold forgotten receipts",
+            file=sys.stderr,
+        )
+        status = 1
     if forgotten.missing:
         names = ", ".join(map(repr, forgotten.missing[:10]))
         more = f" and {len(forgotten.missing) - 10:,} more" if len(forgotten.missing) > 10 else ""
         print(f"nowhere in {directory}: {names}{more}", file=sys.stderr)
-        return 1
-    return 0
+        status = 1
+    return status
 
 
 if __name__ == "__main__":

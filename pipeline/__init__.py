@@ -9,9 +9,23 @@ depending on what has been imported before.
 """
 
 import importlib
+import sys
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.config import Balance, InputConfig, RandomCrop, Reading
+# A module of the user's project that has the name of a package of tillroll may come before it.
+_package = Path(__file__).parents[1] / "schemas" / "__init__.py"
+_found = find_spec("schemas")
+if _found is None or not _package.samefile(_found.origin or ""):
+    _message = (
+        f"{_found and _found.origin} is imported instead of tillroll's package schemas: rename it, "
+        "or run from another folder with PYTHONSAFEPATH=1"
+    )
+    # `python -m` imports the package of its program: a traceback would say no more.
+    raise SystemExit(_message) if sys.argv[:1] == ["-m"] else ImportError(_message)
+
+from pipeline.config import Balance, InputConfig, RandomCrop, Reading  # noqa: E402
 
 if TYPE_CHECKING:
     from pipeline.dataset import (

@@ -7,6 +7,8 @@ for each duplicate, the record that was kept, and for each near-duplicate the ot
 
 from schemas.receipt import Feature
 
+UNNAMED_ROW = "row:"  # begins the id of a row without one; a hash of its text follows
+
 REJECTED_FEATURES = (
     Feature(name="id", dtype="string", doc="the input's id"),
     Feature(name="uri", dtype="string", doc="where its image lies, '' if it names none"),

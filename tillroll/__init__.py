@@ -3,10 +3,24 @@
 Reading and training import `tillroll`. The commands are those of `beam_jobs` and `pipeline`.
 """
 
+import sys
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pipeline
-from schemas import __version__
+# A module of the user's project that has the name of a package of tillroll may come before it.
+_package = Path(__file__).parents[1] / "pipeline" / "__init__.py"
+_found = find_spec("pipeline")
+if _found is None or not _package.samefile(_found.origin or ""):
+    _message = (
+        f"{_found and _found.origin} is imported instead of tillroll's package pipeline: rename it, "
+        "or run from another folder with PYTHONSAFEPATH=1"
+    )
+    # `python -m` imports the package of its program: a traceback would say no more.
+    raise SystemExit(_message) if sys.argv[:1] == ["-m"] else ImportError(_message)
+
+import pipeline  # noqa: E402
+from schemas import __version__  # noqa: E402
 
 if TYPE_CHECKING:
     from pipeline import *  # noqa: F403

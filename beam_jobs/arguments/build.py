@@ -212,8 +212,9 @@ def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOpt
     for flag, now, then in pairs:
         if flag in given and now != then:
             raise ValueError(
-                f"{flag} {now}: the dataset in {output} was built with {then}, and so must be what "
-                "is appended to it: leave that option out"
+                f"{flag}{'' if now is True else f' {_shown(now)}'}: the dataset in {output} was "
+                f"built {'without it' if then is False else f'with {_shown(then)}'}, and so must "
+                "be what is appended to it: leave that option out"
             )
     return _BUILD.make(
         args,
@@ -233,6 +234,17 @@ def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOpt
         shards=parse_shards(args.shards, recorded["splits"]),
         base=base,
     )
+
+
+def _shown(value: object) -> str:
+    """Returns the value of an option as people write it: total:int, train=0.9,test=0.1, 32x24."""
+    if isinstance(value, set):
+        return ",".join(sorted(f"{label.name}:{label.type}" for label in value)) or "no labels"
+    if isinstance(value, dict):
+        return ",".join(f"{name}={share}" for name, share in value.items())
+    if isinstance(value, tuple):
+        return "x".join(map(str, value))
+    return "the default" if value is None else str(value)
 
 
 def _check_descriptors(output: str, manifest: Manifest, method: Method | None) -> None:

@@ -1,6 +1,7 @@
 """Arguments of `beam_jobs.forget`."""
 
 import argparse
+import json
 
 from beam_jobs.arguments.common import add_running
 from beam_jobs.options import ForgetOptions
@@ -28,7 +29,10 @@ def forget_parser() -> CommandParser:
         help="dataset directory, on any file system that Beam knows",
     )
     result.add_argument(
-        "--ids", metavar="FILE", help="ids of the receipts, a line each, in UTF-8 (default: none)"
+        "--ids",
+        metavar="FILE",
+        help="ids of the receipts in UTF-8, a line each, as they are or as JSON strings "
+        "(default: none)",
     )
     result.add_argument(
         "--excluded",
@@ -56,13 +60,37 @@ def forget_options(args: argparse.Namespace) -> ForgetOptions:
 
 
 def _read_ids(path: str) -> tuple[str, ...]:
-    """Reads a file with an id on each line."""
+    """Reads a file with an id on each line, as it is or as a JSON string.
+
+    Editors and tables add a byte order mark, white space or quotes. So an id that has white space
+    at its ends, a line break, or a quote at its start must be a JSON string: `" r1"`.
+    """
     try:
-        text = files.read(absolute(path)).decode()
+        text = files.read(absolute(path)).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"--ids {path} is not UTF-8, {error}: save it as UTF-8") from error
     except (OSError, ValueError) as error:
         raise ValueError(f"--ids {path} can't be read: {error}") from error
     # Not `splitlines`, which also splits at characters that an id may have.
-    ids = {line.removesuffix("\r") for line in text.split("\n")} - {""}
-    if not ids:
+    lines = text.split("\n") if "\n" in text else text.split("\r")
+    ids = {_parse_id(line.strip(), f"--ids {path}, line {n}") for n, line in enumerate(lines, 1)}
+    if not (ids := ids - {""}):
         raise ValueError(f"--ids {path} holds no id: write one on each line")
     return tuple(sorted(ids))
+
+
+def _parse_id(line: str, place: str) -> str:
+    if line.startswith('"'):
+        try:
+            id_ = json.loads(line)
+        except ValueError as error:
+            raise ValueError(
+                f"{place} begins with a quote, and is no JSON string: write it as json.dumps does"
+            ) from error
+        return str(id_)
+    if "\r" in line:
+        raise ValueError(
+            f"{place} has a carriage return within it, {line[:100]!r}: write an id that has one "
+            "as a JSON string"
+        )
+    return line

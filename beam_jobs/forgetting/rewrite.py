@@ -10,7 +10,8 @@ import numpy as np
 from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs.forgetting.plan import ListingTask, ShardTask
-from beam_jobs.forgetting.search import damaged, read_whole
+from beam_jobs.forgetting.row_text import ids_in
+from beam_jobs.forgetting.search import damaged, ids_of, read_whole
 from beam_jobs.storage import files
 from beam_jobs.storage.checksums import ChecksumReader, RunningChecksum
 from beam_jobs.writing.listings import json_line
@@ -102,7 +103,7 @@ def rewrite_listing(
     data = read_whole(files.join(directory, name), expected.crc32c)
     lines = [json.loads(line) for line in data.splitlines()]
     # A near-duplicate's line is about two receipts, and no input's only trace.
-    gone = [line for line in lines if ids.intersection((line["id"], line.get("near_duplicate_of")))]
+    gone = [line for line in lines if ids_of(line, ids) or line.get("near_duplicate_of") in ids]
     kept = [line for line in lines if line not in gone]
     unnamed = [line for line in kept if line.get("duplicate_of") in ids]
     for line in unnamed:
@@ -130,7 +131,7 @@ def _kept_frames(path: str, expected: FileChecksum, ids: frozenset[str]) -> Iter
     reader = ChecksumReader(path)
     try:
         for _, payload in read_records(reader):
-            if decode_example(REJECTED_FEATURES, payload)["id"] not in ids:
+            if not ids_in(decode_example(REJECTED_FEATURES, payload), ids):
                 yield frame(payload)
     except (OSError, ValueError) as error:
         raise damaged(path, f"can't be read: {error}") from error

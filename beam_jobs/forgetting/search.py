@@ -3,8 +3,10 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from beam_jobs.errors import BuildError
+from beam_jobs.forgetting.row_text import ids_in
 from beam_jobs.storage import files
 from beam_jobs.storage.checksums import checksum
 from schemas.file_names import is_listing
@@ -70,12 +72,17 @@ def search(sums: Mapping[str, int], *, directory: str, ids: frozenset[str]) -> I
                 )
         else:
             lines = list(map(json.loads, data.splitlines()))
-            held = {line["id"] for line in lines} & ids
+            held = frozenset[str]().union(*(ids_of(line, ids) for line in lines))
             others = {
                 line.get(name) for line in lines for name in ("duplicate_of", "near_duplicate_of")
             }
             if held or not others.isdisjoint(ids):
                 yield Found(name=name, ids=tuple(sorted(held)))
+
+
+def ids_of(line: Mapping[str, Any], ids: frozenset[str]) -> frozenset[str]:
+    """Returns which of the ids an input of a listing has."""
+    return ids_in(line, ids) if "source" in line else ids & {line["id"]}
 
 
 def read_whole(path: str, crc32c: int) -> bytes:

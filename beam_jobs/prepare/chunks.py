@@ -20,12 +20,13 @@ def chunk_count(rows: int) -> int:
 
     It follows from the number of rows alone, so an interrupted build finds its chunks again on
     any number of workers. 100,000 rows make 781 chunks of 128 rows, rounded down to 512 chunks of
-    195 rows on average; 1,000 rows make 66 chunks of 15 rows, rounded down to 64.
+    195 rows on average; 1,000 rows make 66 chunks of 15 rows, rounded down to 64. No rows, such as
+    those of a dataset of which all receipts were forgotten, make one chunk.
     """
     # Large chunks for few files, small ones for enough workers: at least 64 chunks, if there are as
     # many rows.
     rows_per_chunk = min(max(rows // _MIN_CHUNKS, 1), _CHUNK_ROWS)
-    return _power_of_two_at_most(rows // rows_per_chunk)
+    return _power_of_two_at_most(max(rows // rows_per_chunk, 1))
 
 
 def bucket_count(rows: int) -> int:

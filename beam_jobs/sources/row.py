@@ -13,6 +13,7 @@ from beam_jobs.rejection import Reason, RejectionError
 from beam_jobs.shown import MESSAGE_CHARACTERS, shortened, shown
 from beam_jobs.sources import strict_json
 from beam_jobs.sources.names import in_nfc, is_absent, parse_key, parse_name
+from schemas.quarantine import UNNAMED_ROW
 from schemas.receipt import LAYOUT, Label
 
 Box = tuple[float, float, float, float, str]  # xmin, ymin, xmax, ymax in pixels, transcript
@@ -68,7 +69,7 @@ def rejected_row(source: str, reason: Reason, message: str, *, id_: str = "", ur
     """
     source, message, id_, uri = (_unicode(text) for text in (source, message, id_, uri))
     return Row(
-        id=id_ or f"row:{blake2b(source.encode(), digest_size=8).hexdigest()}",
+        id=id_ or f"{UNNAMED_ROW}{blake2b(source.encode(), digest_size=8).hexdigest()}",
         uri=uri,
         problem=(reason, shortened(message, MESSAGE_CHARACTERS)),
         source=shortened(source, MAX_SOURCE_CHARACTERS),

@@ -1,5 +1,6 @@
 """The state of an output directory: empty, being published, finished, or somebody else's."""
 
+import posixpath
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from beam_jobs.prepare.staging import (
     is_staging_file,
     remove_if_empty,
 )
+from beam_jobs.sources.folders import is_system_file
 from beam_jobs.storage import files
 from beam_jobs.storage.checksums import checksum
 from beam_jobs.writing.publication import begun_publication, read_completed
@@ -238,29 +240,37 @@ def check_foreign(options: JobOptions) -> None:
             f"{options.output} holds a dataset of format version 1: choose another --output, or "
             "delete that dataset"
         )
-    check_names(options.staging, is_dataset_file)
+    check_names(options.staging, is_dataset_file, is_new=options.base is None)
 
 
-def check_names(staging: Staging, is_own: Callable[[str], bool]) -> None:
+def check_names(staging: Staging, is_own: Callable[[str], bool], *, is_new: bool = True) -> None:
     """Raises BuildError if a file in the output directory is one that no such job wrote.
+
+    Files of systems and network drives, such as .DS_Store, are passed over.
 
     Args:
       staging: the staging directory of the output.
       is_own: whether a finished job writes a file of this path in the output.
+      is_new: whether the job could write to another directory as well.
     """
     output = staging.output
     if files.is_local(output) and Path(staging.directory).is_symlink():
-        raise _foreign(output, STAGING)
+        raise _foreign(output, STAGING, is_new=is_new)
     root = output.rstrip("/") + "/"
     names = [path.removeprefix(root) for path in files.list_below(output)]
     marked = f"{STAGING}/{MARKER}" in names
     for name in names:
-        if not is_own(name) and not is_staging_file(name, marked=marked):
-            raise _foreign(output, name)
+        if not (is_own(name) or is_staging_file(name, marked=marked) or is_system_file(name)):
+            raise _foreign(output, name, is_new=is_new)
 
 
-def _foreign(output: str, name: str) -> BuildError:
-    return BuildError(
-        f"{output} holds {name}, which no build wrote: choose an empty --output, or move that file "
-        "away"
-    )
+def files_held_open(output: str) -> list[str]:
+    """Lists files that NFS keeps since a process of this machine still reads a deleted one."""
+    root = output.rstrip("/") + "/"
+    names = [path.removeprefix(root) for path in files.list_below(output)]
+    return sorted(name for name in names if posixpath.basename(name).startswith(".nfs"))
+
+
+def _foreign(output: str, name: str, *, is_new: bool) -> BuildError:
+    choose = "choose an empty --output, or move" if is_new else "move"
+    return BuildError(f"{output} holds {name}, which no build wrote: {choose} that file away")

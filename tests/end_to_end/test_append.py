@@ -141,8 +141,11 @@ def test_a_dry_run_changes_nothing(grown: Path, rows: list[dict], build, tmp_pat
         (["--overwrite"], "--append adds to a dataset, --overwrite replaces it: give one of them"),
         (["--quality=80"], "--quality 80: the dataset in OUT was built with 90, and so must be "),
         (["--seed=3"], "--seed 3: the dataset in OUT was built with 0, and so must be what is app"),
-        (["--splits=train=1"], "--splits {'train': 1.0}: the dataset in OUT was built with {'tra"),
-        (["--label=total:int"], "--label "),
+        (["--splits=train=1"], "--splits train=1.0: the dataset in OUT was built with train=0.9,"),
+        (
+            ["--label=total:int"],
+            "--label total:int: the dataset in OUT was built with language:category,total:float, ",
+        ),
         (["--encoding=raw"], "--encoding raw: the dataset in OUT was built with jpeg, and so must"),
     ],
 )

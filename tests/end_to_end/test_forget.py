@@ -291,3 +291,69 @@ def test_a_directory_without_a_dataset_is_refused(tmp_path: Path, capsys):
 def test_completed_names_what_has_ended(copy: Path):
     assert forget(copy, IN_TRAIN_OF_2) == 0
     assert Versions.from_bytes((copy / COMPLETED).read_bytes()).ended == (2, 3)
+
+
+@pytest.fixture(scope="module")
+def small(rows: list[dict], build, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six receipts, and a row of the first that is cut off."""
+    folder = tmp_path_factory.mktemp("to-forget-wholly")
+    named = [{**row, "id": SECRET.format(number)} for number, row in enumerate(rows[:6])]
+    table = table_of(folder, "table", named)
+    with table.open("a") as file:
+        file.write(f'{{"id": "{named[0]["id"]}", "customer": "Jane Doe 555-1234", \n')
+        file.write(f'{{"id": "{named[0]["id"]}0", "customer": "John Roe 555-4321", \n')
+    assert build(table, folder / "out", "--max-bad-fraction=0.5", "--shards=2") == 0
+    return folder / "out"
+
+
+def test_a_row_that_could_not_be_parsed_goes_with_its_receipt(small: Path, tmp_path: Path):
+    copy = Path(shutil.copytree(small, tmp_path / "copy"))
+    id_ = SECRET.format(0)
+    assert len(traces(copy, b"Jane Doe")) == 2  # of records and of lines
+    assert forget(copy, id_) == 0
+    assert traces(copy, b"Jane Doe", f'"{id_}"'.encode(), f'\\"{id_}\\"'.encode()) == {}
+    assert len(traces(copy, b"John Roe")) == 2  # of another receipt
+    assert list(verify(str(copy), workers=1)) == []
+
+
+LITTER = (".DS_Store", "._COMPLETED", "Thumbs.db", "desktop.ini", "train/.nfs000000000abc00000001")
+
+
+def test_files_of_systems_are_in_no_ones_way(small: Path, tmp_path: Path, rows, build, capsys):
+    copy = Path(shutil.copytree(small, tmp_path / "copy"))
+    for name in LITTER[:4]:
+        (copy / name).write_text("x")
+    assert forget(copy, SECRET.format(1)) == 0
+    held = copy / LITTER[4]
+    held.parent.mkdir(exist_ok=True)
+    held.write_text("x")
+    assert forget(copy, SECRET.format(2)) == 1  # what was forgotten may still be read
+    assert f"still holds {LITTER[4]} (1)" in capsys.readouterr().err
+    more = table_of(tmp_path, "more", rows[10:14])
+    assert build(more, copy, "--append") == 0
+    assert compact_main([str(copy), "--workers=1", "--quiet"]) == 0
+    assert all((copy / name).exists() for name in LITTER)
+    (copy / "README.md").write_text("x")
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        forget(copy, SECRET.format(3))
+    error = capsys.readouterr().err
+    assert "README.md, which no build wrote: move that file away" in error
+
+
+def test_a_dataset_of_which_everything_is_forgotten(
+    small: Path, tmp_path: Path, rows, build, capsys
+):
+    copy = Path(shutil.copytree(small, tmp_path / "copy"))
+    assert forget(copy, *(SECRET.format(number) for number in range(6))) == 0
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as exit_info:
+        compact_main([str(copy), "--workers=1", "--quiet", "--shards=1"])
+    assert exit_info.value.code == 2
+    assert "holds no records to deal: append receipts" in capsys.readouterr().err
+    assert list(verify(str(copy), workers=1)) == []
+    more = table_of(tmp_path, "more", rows[10:14])
+    assert build(more, copy, "--append") == 0
+    assert compact_main([str(copy), "--workers=1", "--quiet", "--shards=1"]) == 0
+    assert list(verify(str(copy), workers=1)) == []
+    assert len(truth_of(copy)) == 4

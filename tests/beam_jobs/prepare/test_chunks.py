@@ -15,6 +15,7 @@ ROWS = st.integers(1, 200_000_000)
 @pytest.mark.parametrize(
     ("rows", "chunks"),
     [
+        pytest.param(0, 1, id="no_row"),
         pytest.param(1, 1, id="one_row"),
         pytest.param(33, 32, id="few_rows"),
         pytest.param(2_000, 64, id="about_30_rows_each"),
@@ -25,6 +26,11 @@ ROWS = st.integers(1, 200_000_000)
 )
 def test_number_of_chunks(rows: int, chunks: int) -> None:
     assert chunk_count(rows) == chunks
+
+
+def test_no_rows_are_in_no_bucket() -> None:
+    assert bucket_count(0) == 1
+    assert buckets_of(np.array([], np.uint64), 0).tolist() == []
 
 
 @given(ROWS)
