@@ -9,8 +9,8 @@ _package = Path(__file__).parents[1] / "schemas" / "__init__.py"
 _found = find_spec("schemas")
 if _found is None or not _package.samefile(_found.origin or ""):
     _message = (
-        f"{_found and _found.origin} is imported instead of tillroll's package schemas: rename it, "
-        "or run from another folder with PYTHONSAFEPATH=1"
+        f"{_found and _found.origin} is imported instead of tillroll's package schemas: "
+        "rename it, or run from another folder with PYTHONSAFEPATH=1"
     )
     # `python -m` imports the package of its program: a traceback would say no more.
     raise SystemExit(_message) if sys.argv[:1] == ["-m"] else ImportError(_message)

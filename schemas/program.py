@@ -1,5 +1,6 @@
 """Programs of both halves: stop signals, outputs that nobody reads any more, killed parents."""
 
+import errno
 import gc
 import io
 import multiprocessing
@@ -14,6 +15,7 @@ from types import FrameType
 from typing import NoReturn
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_WRITE_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _OUTPUT, _ERRORS = 1, 2  # numbers of standard output and error
 
 
@@ -84,16 +86,18 @@ def run_program(main: Callable[[], int]) -> NoReturn:
 
 
 def _is_of_output(error: OSError) -> bool:
-    """Returns whether an error is of standard output, whose text stays in its buffer."""
+    """Returns whether an error is of standard output."""
     if isinstance(error, BrokenPipeError):
         poll = select.poll()
         poll.register(_OUTPUT, select.POLLOUT)
         return any(event & select.POLLERR for _, event in poll.poll(0))
+    if error.errno not in _WRITE_FAILURES or error.filename or not sys.stdout:
+        return False
     try:
-        if sys.stdout:
-            sys.stdout.flush()
-    except OSError as again:
-        return again.errno == error.errno
+        sys.stdout.flush()
+        os.write(_OUTPUT, b"\n")  # where Python keeps no text, nothing is left to flush
+    except OSError:
+        return True
     return False
 
 

@@ -117,18 +117,18 @@ def test_another_broken_pipe_is_an_error_and_a_status_is_passed_on() -> None:
         assert sentence in done.stderr
 
 
+LIBRARY = "os.write(1, b'printed by a library')"
 PRINTS = """
 import os
 from schemas.program import begin_program, run_program
 def main():
     print("a line")
-    return STATUS
+    return 0
 begin_program()
 with open("file", "w") as file:
-    os.write(1, b"printed by a library")
-    os.write(2, b"")
+    LIBRARY
 run_program(main)
-"""
+""".replace("LIBRARY", LIBRARY)
 
 
 @pytest.mark.parametrize(
@@ -140,15 +140,15 @@ run_program(main)
         ("> /dev/full", 1, "error: standard output can't be written: No space left on device\n"),
     ],
 )
+@pytest.mark.parametrize("buffering", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["", "unbuffered"])
 def test_standard_output_that_is_closed_or_full(
-    output: str, status: int, message: str, tmp_path: Path
+    output: str, status: int, message: str, buffering: dict[str, str], tmp_path: Path
 ) -> None:
-    program = PRINTS.replace("STATUS", "0").replace('os.write(1, b"printed by a library")', "pass")
-    command = program if "full" in output else PRINTS.replace("STATUS", "0")
+    command = PRINTS if "-" in output else PRINTS.replace(LIBRARY, "pass")
     done = subprocess.run(
         ["sh", "-c", f'exec "$@" {output}', "sh", sys.executable, "-c", command],
         cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT)},
+        env={"PYTHONPATH": str(ROOT), **buffering},
         capture_output=True,
         text=True,
         check=False,

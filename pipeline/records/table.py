@@ -228,7 +228,12 @@ def read_index(
     Returns:
       Attributes of a `RecordTable` about the shards that have any record left, and columns of
       their records by name, [records], shard by shard.
+
+    Raises:
+      ValueError: no record is left.
     """
+    if not info.records(split):
+        raise ValueError(f"split {split!r} of {info.data_dir} is empty: choose another")
     all_left_out = {
         shard: info.excluded.positions(shard.name) for shard in info.split(split).shards
     }

@@ -112,6 +112,7 @@ def test_the_environment_names_the_dataset(
         (["--balance-alpha=2"], "error: --balance-alpha must be 0 (every layout alike) to 1"),
         (["--block-length=0"], "error: --block-length must be"),
         (["--split=test"], "has no split 'test'"),
+        (["--split=validation"], "is empty: choose another"),
     ],
 )
 def test_errors(

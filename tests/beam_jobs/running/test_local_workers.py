@@ -103,6 +103,19 @@ def test_a_worker_killed_before_it_has_read_its_request_is_told(
         LocalWorker({}).wait()
 
 
+def test_a_program_may_ignore_how_its_children_end():
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        for _ in range(3):  # the server looks which workers have ended
+            with pytest.raises(RuntimeError, match=r"status 1$"):
+                LocalWorker({}).wait()
+        (server,) = servers()
+        LocalWorkers.close()
+        assert not server.is_running()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 def test_a_killed_server_is_started_anew():
     first = LocalWorkers.server()
     assert LocalWorkers.server() is first

@@ -102,7 +102,7 @@ def test_failures_of_threads_are_kept_until_they_are_shown(
         raise RuntimeError("a thread failed")
 
     before = threading.excepthook
-    with ThreadFailures() as failures:
+    with ThreadFailures(lambda: None) as failures:
         thread = threading.Thread(target=fail)
         thread.start()
         thread.join()
