@@ -21,6 +21,7 @@ from beam_jobs.arguments.compact import asks_for_more, compact_options, compact_
 from beam_jobs.compact_job import add_compact
 from beam_jobs.errors import BuildError
 from beam_jobs.models.model import INSTALL, has_tensorflow
+from beam_jobs.near_duplicates.fingerprinter import has_other_fingerprints
 from beam_jobs.options import CompactOptions
 from beam_jobs.prepare.staging import delete_staging, write_marker
 from beam_jobs.running import report
@@ -86,7 +87,8 @@ def _begin(options: CompactOptions, stack: ExitStack, *, deals_anew: bool) -> bo
     """Takes possession of the directory until the stack is closed.
 
     Returns:
-      Whether there is anything to do: several generations, or `deals_anew`.
+      Whether there is anything to do: several generations, fingerprints of another version, or
+      `deals_anew`.
 
     Raises:
       BuildError: the records can't be dealt now.
@@ -108,6 +110,7 @@ def _begin(options: CompactOptions, stack: ExitStack, *, deals_anew: bool) -> bo
             "copy and delete that file, or give the records up with python -m beam_jobs.forget "
             f"{options.output} --excluded"
         )
+    deals_anew |= has_other_fingerprints(manifest.build_options)
     if len(manifest.generations) == 1 and not deals_anew:
         return False
     if not manifest.counts.written:

@@ -1,19 +1,20 @@
 """Near-duplicates: receipts that were photographed, scanned or sent twice.
 
-Receipts with a word in common (`beam_jobs.near_duplicates.pairs`) meet on one worker. Words are
-spread over partitions by their hash: a bucket writes the receipts that have words of a partition to
-a staging file, and a runner shuffles only where they lie. The pairs go through staging files, too:
-each exchange of a cluster takes network buffers, of which Flink has few.
+Receipts with a word in common (`beam_jobs.near_duplicates.candidates`) meet on one worker. Words
+are spread over partitions by their hash: a bucket writes the receipts that have words of a
+partition to a staging file, and a runner shuffles only where they lie. The pairs go through staging
+files, too: each exchange of a cluster takes network buffers, of which Flink has few.
 
-A worker that compares a partition holds some 131,000 words, and 500 bytes for each receipt that
-has one of them; a word that many receipts have makes its partition larger. One worker unites all
-pairs to groups, with some 1,600 bytes for each pair: 3.2 GB for two million.
+A worker that compares a partition holds some 131,000 words, or twice as many where images are
+compared, and 500 bytes for each receipt that has one of them; a word that many receipts have makes
+its partition larger. One worker unites all pairs to groups, with some 1,600 bytes for each pair:
+3.2 GB for two million.
 """
 
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -23,15 +24,17 @@ import numpy as np
 import numpy.typing as npt
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
-from beam_jobs.near_duplicates.pairs import NO_WORD, WORDS, receipt_words
+from beam_jobs.near_duplicates.candidates import KIND_WORDS, NO_WORD, receipt_words
 from beam_jobs.near_duplicates.receipts import FingerprintedReceipts
 from beam_jobs.near_duplicates.unite import (
     NEW,
     Decisions,
+    Dropped,
     NearDuplicatesPolicy,
     NearPair,
     PairKeys,
     drop_repeats,
+    pair_of_kept,
     unite,
 )
 from beam_jobs.prepare.chunks import bucket_count, range_shift
@@ -162,15 +165,14 @@ def find_near_duplicates(
         ).with_outputs("dropped", main="united")
     )
     united = AsSingleton(found["united"])
-    if options.policy == "drop":
-        return FoundNearDuplicates(united=united, dropped=found["dropped"], groups=groups)
     if groups is not None:
         groups = (
             pipeline
             | "OnceUnited" >> beam.Impulse()
             | "SplitsOfGroups" >> beam.FlatMap(_splits, united=united, groups=AsList(groups))
         )
-    return FoundNearDuplicates(united=united, groups=groups)
+    dropped = found["dropped"] if options.policy == "drop" else None
+    return FoundNearDuplicates(united=united, dropped=dropped, groups=groups)
 
 
 def regroup(located: tuple[int, str], united: United, *, staging: Staging) -> tuple[int, str]:
@@ -195,7 +197,7 @@ def regroup(located: tuple[int, str], united: United, *, staging: Staging) -> tu
 
 def partitions(inputs: int) -> int:
     """Number of partitions of the words of so many inputs."""
-    return max(1, inputs * WORDS // _PARTITION_WORDS)
+    return max(1, inputs * KIND_WORDS // _PARTITION_WORDS)
 
 
 def _old_pieces(
@@ -209,28 +211,24 @@ def _old_pieces(
             raise ValueError(
                 f"{shard.lookup_name} has no fingerprints"
             )  # such a dataset is not asked
-        receipts = FingerprintedReceipts(
-            key=lookup.key,
-            group=lookup.group,
-            split=np.full(len(lookup), old.split, np.int32),
-            ids=("",) * len(lookup),
-            fingerprints=lookup.fingerprints,
-            words=receipt_words(lookup.fingerprints),
-        )
-        shared = among(receipts.words.ravel(), hashes).reshape(receipts.words.shape)
-        rows = np.flatnonzero(shared.any(axis=1))
+        words = receipt_words(lookup.fingerprints)
+        rows = np.flatnonzero(among(words.ravel(), hashes).reshape(words.shape).any(axis=1))
         if len(rows):
             index = RecordIndex.from_bytes(files.read(files.join(old.directory, shard.index_name)))
-            ids = tuple(index.id(row) for row in rows.tolist())
-            found.append((replace(receipts.take(rows), ids=ids), shared[rows]))
+            found.append(
+                FingerprintedReceipts(
+                    key=lookup.key[rows],
+                    group=lookup.group[rows],
+                    split=np.full(len(rows), old.split, np.int32),
+                    ids=tuple(index.id(row) for row in rows.tolist()),
+                    fingerprints=lookup.fingerprints.take(rows),
+                    words=words[rows],
+                )
+            )
     if found:
-        parts, shared_of = zip(*found, strict=True)
-        yield from write_pieces(
-            FingerprintedReceipts.concatenate(parts),
-            np.concatenate(shared_of),
-            partitions(inputs),
-            staging,
-        )
+        receipts = FingerprintedReceipts.concatenate(found)
+        shared = among(receipts.words.ravel(), hashes).reshape(receipts.words.shape)
+        yield from write_pieces(receipts, shared, partitions(inputs), staging)
 
 
 def write_pieces(
@@ -271,11 +269,16 @@ def _write_pairs(
 
 
 def _read_pairs(paths: Sequence[str]) -> list[NearPair]:
-    """Reads the pairs of all partitions, each once: those with several words come several times."""
+    """Reads the pairs of all partitions, each once: those with several words come several times.
+
+    Where the word of one partition is evidence for what the numbers of a pair tell, and that of
+    another is not, the numbers decide.
+    """
     pairs: dict[PairKeys, NearPair] = {}
     for data in files.read_ranges([(path, 0, sys.maxsize) for path in sorted(paths)]):
         for pair in map(NearPair.from_json, json.loads(data)):
-            pairs[pair.keys] = pair
+            if pair.keys not in pairs or pair.bits < pairs[pair.keys].bits:
+                pairs[pair.keys] = pair
     return sorted(pairs.values())
 
 
@@ -296,35 +299,34 @@ def _unite(
         for pair in _read_pairs(paths)
         if gone.isdisjoint(np.array(key, np.uint64).tobytes() for key in pair.keys)
     ]
-    if options.policy == "drop":
-        decided = drop_repeats(pairs)
-        told = set(map(tuple, decided.dropped.tolist()))
-    else:
-        old, splits = split_of_groups(groups)
-        decided = unite(pairs, dict(zip(old.tolist(), splits.tolist(), strict=True)))
-        told = set(map(tuple, decided.refused.tolist()))
-    lines = []
-    for pair in pairs:
-        is_told = (*pair.first.key, *pair.second.key) in told
-        lines.append(
-            {
-                "id": pair.second.id,
-                "near_duplicate_of": pair.first.id,
-                **_evidence(pair),
-                "outcome": _OUTCOMES[options.policy, is_told],
-            }
+    dropped_for = drop_repeats(pairs) if options.policy == "drop" else {}
+    kept_pairs = {pair: pair_of_kept(pair, dropped_for) for pair in pairs}
+    old, splits = split_of_groups(groups)
+    decided = unite(
+        [pair for pair in kept_pairs.values() if pair],
+        dict(zip(old.tolist(), splits.tolist(), strict=True)),
+    )
+    refused = set(map(tuple, decided.refused.tolist()))
+    lines = [
+        {
+            "id": pair.second.id,
+            "near_duplicate_of": pair.first.id,
+            **_evidence(pair),
+            "outcome": _outcome(pair, kept, dropped_for, refused),
+        }
+        for pair, kept in kept_pairs.items()
+    ]
+    for receipt, kept in sorted(dropped_for.items()):
+        yield TaggedOutput(
+            "dropped",
+            Duplicate(
+                bucket=receipt.key[0] >> range_shift(bucket_count(inputs)),
+                key=np.array(receipt.key, np.uint64).tobytes(),
+                id=receipt.id,
+                duplicate_of=kept.id,
+                same_labels=None,
+            ),
         )
-        if options.policy == "drop" and is_told:
-            yield TaggedOutput(
-                "dropped",
-                Duplicate(
-                    bucket=pair.second.key[0] >> range_shift(bucket_count(inputs)),
-                    key=np.array(pair.second.key, np.uint64).tobytes(),
-                    id=pair.second.id,
-                    duplicate_of=pair.first.id,
-                    same_labels=None,
-                ),
-            )
     yield United(
         decisions=_write(options.staging, decided.to_bytes()),
         listings=tuple(_write_listings(lines, options)),
@@ -332,19 +334,21 @@ def _unite(
     )
 
 
-# What became of a pair: `settled`, as one of them is dropped for a third receipt; `refused`, as its
-# group would be too large, or in two splits.
-_OUTCOMES = {
-    ("drop", True): "dropped",
-    ("drop", False): "settled",
-    ("group", False): "grouped",
-    ("group", True): "refused",
-}
+def _outcome(
+    pair: NearPair, kept: NearPair | None, dropped: Dropped, refused: Set[tuple[int, ...]]
+) -> str:
+    """Tells the outcome of a pair; `kept` is the pair of the receipts that are kept for its two."""
+    if dropped.get(pair.second) == pair.first:
+        return "dropped"
+    if kept is None:
+        return "settled"  # one of the two is dropped for a third receipt, or both are
+    # Its group would be too large, or in two splits.
+    return "refused" if (*kept.first.key, *kept.second.key) in refused else "grouped"
 
 
 def _evidence(pair: NearPair) -> dict[str, int]:
     if pair.bits < 0:
-        return {"numbers": pair.shared, "more": pair.more}
+        return {"numbers": pair.shared, "misread": pair.misread, "more": pair.more}
     return {"differing_bits": pair.bits}
 
 

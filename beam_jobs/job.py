@@ -221,7 +221,7 @@ def _regrouped(
     references: beam.PCollection[tuple[int, str]], near: FoundNearDuplicates, staging: Staging
 ) -> beam.PCollection[tuple[int, str]]:
     """Gives the records of all buckets the groups that near-duplicates make."""
-    if near.united is None or near.dropped is not None:
+    if near.united is None:
         return references
     return references | "Regroup" >> beam.Map(regroup, united=near.united, staging=staging)
 

@@ -20,6 +20,7 @@ from beam_jobs.sources.row import Row
 from beam_jobs.sources.source import Source
 from beam_jobs.storage import files
 from schemas.file_names import shard_of_file, version_of_file
+from schemas.fingerprints import FINGERPRINTS_VERSION
 from schemas.receipt import Label, receipt_features
 from schemas.versions import FIRST_VERSION
 
@@ -218,10 +219,10 @@ class BuildOptions(DealOptions, InputOptions):
       merge_spellings: whether layouts whose names are spellings of one become one: names with the
         same letters and digits, and names that differ in one letter.
       near_duplicates: what becomes of receipts whose numbers, in the text of their boxes, show that
-        they are one purchase: `group` keeps them in one split, `drop` keeps one of them, `off` does
-        not look for them.
-      compare_images: whether receipts without numbers in their text are near-duplicates, too, if
-        their images are nearly the same: encoded again, or scaled.
+        they are one purchase: `group` keeps them in one split, `drop` also keeps only one of those
+        whose numbers are equal and many, `off` does not look for them.
+      compare_images: whether receipts are near-duplicates, too, if their images are nearly the
+        same: encoded again, or scaled. None is dropped for that.
     """
 
     source: Source
@@ -249,11 +250,11 @@ class BuildOptions(DealOptions, InputOptions):
                 "`layout_from` is text, and the input is a folder of images, which has no boxes: "
                 "give a table that has them, or choose another way"
             )
-        finds_none = self.source.format == "folder" and not self.compare_images
-        if self.near_duplicates == "drop" and finds_none:
+        if self.near_duplicates == "drop" and self.source.format == "folder":
             raise ValueError(
                 "`near_duplicates` is drop, and the input is a folder of images, which has no "
-                "boxes with text: compare their images, with `compare_images`, or leave it out"
+                "boxes with text to tell what may be dropped: leave it out, and give "
+                "`compare_images` to keep copies in one split"
             )
         if self.near_duplicates == "off" and self.compare_images:
             raise ValueError(
@@ -296,6 +297,7 @@ class BuildOptions(DealOptions, InputOptions):
             "merge_spellings": self.merge_spellings,
             "near_duplicates": self.near_duplicates,
             "compare_images": self.compare_images,
+            "fingerprints_version": FINGERPRINTS_VERSION,
             **super().recorded(),
         }
 
@@ -355,6 +357,7 @@ class CompactOptions(DealOptions):
             "merge_spellings": self.merge_spellings,
             "near_duplicates": self.near_duplicates,
             "compare_images": self.compare_images,
+            "fingerprints_version": FINGERPRINTS_VERSION,
             **super().recorded(),
         }
 

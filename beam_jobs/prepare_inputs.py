@@ -15,7 +15,7 @@ from beam_jobs.find_near_duplicates import (
     write_pieces,
     write_words,
 )
-from beam_jobs.near_duplicates.pairs import NO_WORD
+from beam_jobs.near_duplicates.candidates import NO_WORD
 from beam_jobs.options import Base, BuildOptions, InputOptions
 from beam_jobs.prepare.known import (
     Known,

@@ -26,7 +26,7 @@ if __name__ in ("__main__", "__mp_main__"):  # the program, and the processes th
     hide_import_messages()
 
 from beam_jobs.find_near_duplicates import compare, partitions, write_pieces
-from beam_jobs.near_duplicates.pairs import NO_WORD, receipt_words
+from beam_jobs.near_duplicates.candidates import NO_WORD, receipt_words
 from beam_jobs.near_duplicates.receipts import FingerprintedReceipts
 from beam_jobs.near_duplicates.unite import NEW, NearPair, unite
 from beam_jobs.prepare.staging import Staging
@@ -38,7 +38,7 @@ from benchmarks.harness.timing import in_new_process, table
 from benchmarks.plan_scale import peak_mb
 from benchmarks.receipts.corpus import generate
 from schemas.command_line import CommandParser
-from schemas.fingerprints import HASH_WORDS, Fingerprints
+from schemas.fingerprints import HASH_WORDS, TEXT_WORDS, Fingerprints
 from schemas.index import RecordIndex
 from schemas.manifest import Manifest
 
@@ -280,17 +280,21 @@ def _numbered(first: int, count: int, total: int) -> FingerprintedReceipts:
     number = np.arange(first, first + count)
     purchases = _purchases(total)
     purchase = number % purchases
-    values = np.empty((count, _NUMBERS), np.uint64)
+    numbers = np.empty((count, _NUMBERS), np.uint64)
     for column in range(_NUMBERS):
         # Prices are few, so that receipts have many in common; date and number are their own.
         kinds = (purchase % _SHOPS) * 31 if column < 5 else purchase * 31
         spread = _hash(kinds + column)
-        values[:, column] = spread if column < 7 else spread % np.uint64(5000)
+        if column < 7:
+            numbers[:, column] = np.uint64(10**8) + spread % np.uint64(10**8)
+        else:
+            numbers[:, column] = np.uint64(10**5 + 10**3 * column) + spread % np.uint64(10**3)
     counts = np.where(number < purchases, _NUMBERS, _NUMBERS - 1).astype(np.int32)
     kept = np.arange(_NUMBERS) < counts[:, None]
     fingerprints = Fingerprints(
         counts=counts,
-        values=values[kept].astype(np.uint32),
+        numbers=numbers[kept].astype(np.uint32),
+        text_bits=np.zeros((count, TEXT_WORDS), np.uint64),
         images=np.zeros((count, HASH_WORDS), np.uint64),
     )
     key = np.stack([_hash(number), _hash(number + total)], axis=1)

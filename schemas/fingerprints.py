@@ -8,11 +8,35 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+# Version 1 held hashes of the numbers; from a hash, nobody can tell a misread number from another.
+FINGERPRINTS_VERSION = 2
 MAX_NUMBERS = 256  # of one receipt: a kilobyte in its lookup
+MAX_DIGITS = 9  # of one number: its last ones
+TIME_OF_DAY = 1 << 31  # of a number that is printed as one, such as 12:30
+TEXT_WORDS = 4  # of 64 bits
 HASH_WORDS = 16  # of the perceptual hash of an image
 
+NumberArray = npt.NDArray[np.uint32]
 HashArray = npt.NDArray[np.uint64]
 _NO_HASHES = np.zeros((0, HASH_WORDS), np.uint64)
+
+
+def number_code(digits: str) -> int:
+    """Returns a number of its last nine digits, behind a 1 that keeps zeros: 1050 for "050"."""
+    return int("1" + digits[-MAX_DIGITS:])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TextFingerprint:
+    """Fingerprint of one receipt's text.
+
+    Attributes:
+      numbers: codes of its distinct numbers, see `number_code`, plus `TIME_OF_DAY` for times.
+      text_bits: an integer of 256 bits, one of which is set for each word without a digit.
+    """
+
+    numbers: Sequence[int] = ()
+    text_bits: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -20,27 +44,35 @@ class Fingerprints:
     """Fingerprints of n receipts.
 
     Attributes:
-      counts: int32 [n], how many numbers are printed on each receipt.
-      values: uint32 [counts.sum()], their hashes as printed, one receipt after the other.
-      images: uint64 [n, 16], perceptual hashes of the images; zeros for a receipt whose numbers
-        decide, and where images are not compared.
+      counts: int32 [n], how many distinct numbers are printed on each receipt.
+      numbers: uint32 [counts.sum()], their codes, one receipt after the other.
+      text_bits: uint64 [n, 4], a bit for each word without a digit, chosen by its hash.
+      images: uint64 [n, 16], perceptual hashes of the images; zeros for an image that shows
+        nothing, and where images are not compared.
     """
 
     counts: npt.NDArray[np.int32]
-    values: npt.NDArray[np.uint32]
+    numbers: NumberArray
+    text_bits: HashArray
     images: HashArray
 
     def __len__(self) -> int:
         return len(self.counts)
 
     @classmethod
-    def of(cls, numbers: Sequence[Sequence[int]], images: HashArray | None = None) -> Self:
-        """Makes them of the hashes of each receipt's numbers, and those of the images."""
-        counts = np.array([len(one) for one in numbers], np.int32)
-        values = np.fromiter(chain.from_iterable(numbers), np.uint32, int(counts.sum()))
+    def of(cls, texts: Sequence[TextFingerprint], images: HashArray | None = None) -> Self:
+        """Makes them of the fingerprints of each receipt's text, and the hashes of the images."""
+        counts = np.array([len(text.numbers) for text in texts], np.int32)
+        numbers = chain.from_iterable(text.numbers for text in texts)
+        text_bits = b"".join(text.text_bits.to_bytes(8 * TEXT_WORDS, "little") for text in texts)
         if images is None:
             images = np.zeros((len(counts), HASH_WORDS), np.uint64)
-        return cls(counts=counts, values=values, images=images)
+        return cls(
+            counts=counts,
+            numbers=np.fromiter(numbers, np.uint32, int(counts.sum())),
+            text_bits=np.frombuffer(text_bits, "<u8").astype(np.uint64).reshape(-1, TEXT_WORDS),
+            images=images,
+        )
 
     @classmethod
     def concatenate(cls, parts: Iterable[Self]) -> Self:
@@ -48,7 +80,8 @@ class Fingerprints:
         parts = [cls.of([]), *parts]
         return cls(
             counts=np.concatenate([part.counts for part in parts]),
-            values=np.concatenate([part.values for part in parts]),
+            numbers=np.concatenate([part.numbers for part in parts]),
+            text_bits=np.concatenate([part.text_bits for part in parts]),
             images=np.concatenate([part.images for part in parts]),
         )
 
@@ -57,12 +90,13 @@ class Fingerprints:
         if rows.dtype == bool:
             rows = np.flatnonzero(rows)
         counts = self.counts[rows]
-        # Receipts with 2, 3 and 1 numbers start at 0, 2 and 5. Of the rows 2 and 0, the numbers
-        # are at 5 and at 0 1: each row's start, and 0 1 2 … behind it.
         starts = (np.cumsum(self.counts, dtype=np.int64) - self.counts)[rows]
-        ends = np.cumsum(counts, dtype=np.int64)
-        at = np.repeat(starts - (ends - counts), counts) + np.arange(counts.sum(dtype=np.int64))
-        return type(self)(counts=counts, values=self.values[at], images=self.images[rows])
+        return type(self)(
+            counts=counts,
+            numbers=self.numbers[ranges(starts, counts)],
+            text_bits=self.text_bits[rows],
+            images=self.images[rows],
+        )
 
     @property
     def receipt(self) -> npt.NDArray[np.int64]:
@@ -71,20 +105,26 @@ class Fingerprints:
 
     @property
     def has_image(self) -> npt.NDArray[np.bool_]:
-        """Tells which receipts are compared by their images, bool [n]."""
+        """Tells which receipts have a hash of their image, bool [n]."""
         return self.images.any(axis=1)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Arrays for a file, by name; the images' are left out where no image is compared."""
         result: dict[str, npt.NDArray[Any]] = {
             "number_counts": self.counts.astype("<i4"),
-            "number_values": self.values.astype("<u4"),
+            "numbers": self.numbers.astype("<u4"),
+            "text_bits": self.text_bits.astype("<u8"),
         }
         rows = np.flatnonzero(self.has_image)
         if len(rows):
             result["image_rows"] = rows.astype("<i4")
             result["image_hashes"] = self.images[rows].astype("<u8")
         return result
+
+    @staticmethod
+    def are_in(arrays: Iterable[str]) -> bool:
+        """Tells from the names of a file's arrays whether it has fingerprints of this version."""
+        return "text_bits" in arrays
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
@@ -94,4 +134,16 @@ class Fingerprints:
         images[arrays.get("image_rows", np.zeros(0, np.int32))] = arrays.get(
             "image_hashes", _NO_HASHES
         )
-        return cls(counts=counts, values=arrays["number_values"], images=images)
+        return cls(
+            counts=counts, numbers=arrays["numbers"], text_bits=arrays["text_bits"], images=images
+        )
+
+
+def ranges(
+    starts: npt.NDArray[np.int64], counts: npt.NDArray[np.signedinteger[Any]]
+) -> npt.NDArray[np.int64]:
+    """Joins ranges of integers: 5 0 1 for the starts 5 0 and the counts 1 2."""
+    ends = np.cumsum(counts, dtype=np.int64)
+    places: npt.NDArray[np.int64] = np.arange(counts.sum(dtype=np.int64))
+    places += np.repeat(starts - (ends - counts), counts)
+    return places

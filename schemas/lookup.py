@@ -2,7 +2,8 @@
 
 What is appended to a dataset may be there already. A build that appends compares hashes, and reads
 no old record. A lookup file is an uncompressed `.npz` archive of 48 bytes per record and, where
-near-duplicates are looked for, 4 for each of its numbers or 132 for its image.
+near-duplicates are looked for, 36 for its text, 4 for each of its numbers and, where images are
+compared, 132 for its image.
 """
 
 import io
@@ -12,11 +13,12 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from schemas.fingerprints import HASH_WORDS, MAX_NUMBERS, Fingerprints
+from schemas.fingerprints import HASH_WORDS, MAX_NUMBERS, TEXT_WORDS, Fingerprints
 
 HashArray = npt.NDArray[np.uint64]
 _DTYPE = np.dtype("<u8")
 _HEADERS_BYTES = 1 << 12  # of a lookup file, amply
+_FINGERPRINT_BYTES = 4 + 4 * MAX_NUMBERS + 8 * TEXT_WORDS + 4 + 8 * HASH_WORDS  # at most
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -29,7 +31,7 @@ class RecordLookup:
       labels: uint64 [n], of group, labels and boxes, as stored.
       group: uint64 [n], of the group; 0 for none.
       fingerprints: what tells which are one purchase; None where near-duplicates are not looked
-        for.
+        for, and for those of an older version.
     """
 
     key: HashArray
@@ -59,7 +61,7 @@ class RecordLookup:
     @staticmethod
     def max_bytes(records: int) -> int:
         """Returns the bytes that the lookup file of so many records has at most."""
-        return records * (48 + 4 + 4 * MAX_NUMBERS + 4 + 8 * HASH_WORDS) + _HEADERS_BYTES
+        return records * (48 + _FINGERPRINT_BYTES) + _HEADERS_BYTES
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -70,7 +72,7 @@ class RecordLookup:
         """
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-                has_fingerprints = "number_counts" in arrays
+                has_fingerprints = Fingerprints.are_in(arrays)
                 return cls(
                     **{name: arrays[name] for name in _COLUMNS},
                     fingerprints=Fingerprints.of_arrays(arrays) if has_fingerprints else None,

@@ -19,6 +19,7 @@ from beam_jobs.arguments.common import (
 from beam_jobs.errors import BuildError
 from beam_jobs.images.image import ImageOptions
 from beam_jobs.layouts.descriptors import ONE_LAYOUT, LayoutFrom, Method, find_method
+from beam_jobs.near_duplicates.fingerprinter import has_other_fingerprints
 from beam_jobs.options import BuildOptions
 from beam_jobs.sharding.splits import parse_fractions
 from beam_jobs.shown import shown
@@ -76,13 +77,14 @@ _BUILD = Options(
         "one letter; versions/…/spellings.json lists them",
     ),
     near_duplicates=Flag(
-        help="what becomes of receipts that are one purchase, as all numbers in the text of their "
-        "boxes agree: group keeps them in one split, drop keeps one of them, off does not look; "
+        help="what becomes of receipts that are one purchase, as the numbers in the text of their "
+        "boxes agree but for errors of OCR: group keeps them in one split, drop also leaves out "
+        "all but one of those whose numbers are equal and many, off does not look; "
         "versions/…/duplicates lists them",
     ),
     compare_images=Flag(
-        help="also find receipts without numbers in their text whose images are nearly the same: "
-        "encoded again, or scaled; takes some milliseconds for each",
+        help="also keep receipts in one split whose images are nearly the same, encoded again or "
+        "scaled; takes some milliseconds for each",
     ),
     overwrite=Flag(help="replace a finished dataset, once the new one is complete"),
     seed=Flag(metavar="SEED"),
@@ -194,6 +196,11 @@ def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOpt
         )
     _check_descriptors(output, manifest, find_method(layout_from, model))
     _check_names(output, manifest)
+    if has_other_fingerprints(recorded):
+        raise BuildError(
+            f"another version of tillroll took the fingerprints by which near-duplicates are found "
+            f"in {output}: run python -m beam_jobs.compact {output} once, then append"
+        )
     source = _read_source(args, layout_from)
     pairs = [
         ("--label", set(source.labels), set(manifest.labels)),

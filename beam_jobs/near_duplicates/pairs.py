@@ -1,41 +1,43 @@
-"""Pairs of receipts that are one purchase, found by their numbers or their images.
+"""Pairs of receipts that are one purchase, as their numbers or their images agree.
 
-Candidates have a rare thing in common: two numbers that follow each other, such as a date and a
-time. Of each receipt the eight such pairs with the smallest hashes are kept, so that receipts with
-the same numbers keep the same ones (bottom-k MinHash, Broder 1997). These are its words. Receipts
-that share a word are compared with a few neighbors only, however many they are.
-
-Example: of 5,000 receipts of one shop all have the word "its telephone and its tax number", but two
-photos of one purchase alone share the word "12:31:05 and invoice 4711".
-
-The words of a receipt that has too few numbers are eight bands of the perceptual hash of its image,
-if it has one. Most bands of an image that was encoded again or scaled are the same.
+Two OCR engines, or two photos, seldom give the same transcript. So numbers may differ, but by no
+more than the words beside them do: a noisy transcript has errors everywhere, whereas two purchases
+at one shop differ in their time, serial number and total, and nowhere in the name of the shop.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.near_duplicates.numbers import MIN_NUMBERS
-from beam_jobs.near_duplicates.perceptual_hash import differing_bits, hash_bands
-from schemas.fingerprints import Fingerprints
+from beam_jobs.near_duplicates.bits import count_bits
+from beam_jobs.near_duplicates.candidates import (
+    KIND_WORDS,
+    MIN_NUMBERS,
+    NO_WORD,
+    Rows,
+    WordArray,
+    find_candidates,
+)
+from beam_jobs.near_duplicates.edits import OTHER_NUMBER, edit_costs
+from beam_jobs.near_duplicates.perceptual_hash import differing_bits
+from schemas.fingerprints import TIME_OF_DAY, Fingerprints, NumberArray, ranges
 
-WORDS = 8
-MIN_SHARED = 0.8  # of the numbers of the receipt that shows more of them: one may be cropped
-MIN_SHARED_WORDS = 3
 # Of 1,024 bits of the hashes of two images. On SROIE, images that were encoded again, scaled or
 # darkened differ in up to 46 of them, cropped and turned ones in at least 108, and two receipts in
 # at least 148.
 MAX_DIFFERING_BITS = 80
-_NEIGHBORS = 4
-_PAIRS_AT_ONCE = 1 << 16
-NO_WORD = np.uint64(0xFFFFFFFFFFFFFFFF)
+# Distinct numbers that must agree, a time of day among them, before a receipt may be dropped. A
+# ticket of a car park with a fixed price shows some eight, its time among them: two cars that leave
+# in one minute have the same.
+MIN_SURE_NUMBERS = 12
+_TIME_WEIGHT = np.int8(3)  # two purchases have different times of day, whatever else they share
+_TOLERANCE_OF_IMAGES = 2  # images that are nearly the same are evidence, too
+_PAIRS_AT_ONCE = 1 << 14
+_COMPARED_AT_ONCE = 1 << 18  # numbers of one receipt with those of another
 
-WordArray = npt.NDArray[np.uint64]
-Rows = npt.NDArray[np.int64]
+IntArray = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,34 +47,19 @@ class Pairs:
     Attributes:
       first, second: int64, positions of the receipts.
       shared: int32, distinct numbers that both have.
+      misread: int32, numbers that differ.
       more: int32, distinct numbers that only one of them has.
       bits: int32, bits in which the hashes of their images differ; -1 where numbers decide.
+      sure: bool, whether the numbers are evidence enough for dropping one of them.
     """
 
     first: Rows
     second: Rows
-    shared: npt.NDArray[np.int32]
-    more: npt.NDArray[np.int32]
-    bits: npt.NDArray[np.int32]
-
-
-def receipt_words(fingerprints: Fingerprints) -> WordArray:
-    """Returns the words of receipts, uint64 [n, 8], ascending.
-
-    A receipt with fewer words has NO_WORD in the last places; so has one with fewer than five
-    distinct numbers, and no hash of its image, in all of them.
-    """
-    words = np.full((len(fingerprints), WORDS), NO_WORD)
-    receipt, values = fingerprints.receipt, fingerprints.values.astype(np.uint64)
-    follows = np.flatnonzero(receipt[1:] == receipt[:-1])
-    word = _mix((values[follows] << np.uint64(32)) | values[follows + 1])
-    receipt, word = _distinct(receipt[follows], word)
-    place = _place_in_run(receipt)
-    kept = (place < WORDS) & (_distinct_counts(fingerprints)[receipt] >= MIN_NUMBERS)
-    words[receipt[kept], place[kept]] = word[kept]
-    has_image = fingerprints.has_image
-    words[has_image] = np.sort(_mix(hash_bands(fingerprints.images[has_image])), axis=1)
-    return words
+    shared: IntArray
+    misread: IntArray
+    more: IntArray
+    bits: IntArray
+    sure: npt.NDArray[np.bool_]
 
 
 def find_pairs(
@@ -83,127 +70,194 @@ def find_pairs(
 ) -> Pairs:
     """Finds the receipts that are one purchase among those that share a word.
 
-    Two receipts are one purchase if one has all numbers of the other, and these are at least four
-    fifths of its own. If each has a number that the other lacks, they are two purchases, whatever
-    else they share. Receipts with too few numbers are one purchase if their images have nearly the
-    same hash.
+    Two receipts are one purchase by their numbers if they share at least five, which are at least
+    half of the numbers of the receipt with fewer, and if the other has at most three tenths more:
+    one may be cropped. The numbers that differ must look like errors of OCR, and be as rare as
+    errors in the words. Some must be equal that are rare, or all.
+
+    They are also one purchase if their images have nearly the same hash, and their numbers could be
+    equal but for errors.
 
     Args:
       fingerprints: of n receipts.
-      words: uint64 [n, 8], their words.
+      words: uint64 [n, 8] or [n, 16], their words.
       key: uint64 [n, 2], hashes of their ids: from the order of the receipts, nothing follows.
-      wanted: bool [n, 8], the words to look at; None for all.
+      wanted: bool, as the words: which to look at; None for all.
     """
-    candidates = _candidates(words, key, wanted)
-    has_image = fingerprints.has_image
-    candidates = candidates[_share_words(words, candidates, has_image)]
-    rows, pairs = np.unique(candidates, return_inverse=True)
-    parts = list(_verified(_distinct_numbers(fingerprints.take(rows)), pairs.reshape(-1, 2)))
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    if wanted is None:
+        wanted = np.ones(words.shape, bool)
+    candidates, is_rare = find_candidates(words, key, wanted)
+    # Once at least, so that there is something to join.
+    parts = [
+        _compare(
+            fingerprints,
+            words,
+            candidates[start : start + _PAIRS_AT_ONCE],
+            is_rare[start : start + _PAIRS_AT_ONCE],
+        )
+        for start in range(0, max(len(candidates), 1), _PAIRS_AT_ONCE)
+    ]
     return Pairs(
-        first=rows[columns[0]],
-        second=rows[columns[1]],
-        shared=columns[2],
-        more=columns[3],
-        bits=columns[4],
+        **{
+            field.name: np.concatenate([getattr(part, field.name) for part in parts])
+            for field in fields(Pairs)
+        }
     )
 
 
-def _candidates(
-    words: WordArray, key: npt.NDArray[np.uint64], wanted: npt.NDArray[np.bool_] | None
-) -> Rows:
-    """Returns pairs of neighbors among the receipts with the same word, int64 [pairs, 2]."""
-    has_word = words != NO_WORD
-    row, place = np.nonzero(has_word if wanted is None else has_word & wanted)
-    word = words[row, place]
-    # Receipts with the same word are ordered by another MinHash of their words, anew for each word:
-    # near-duplicates become neighbors under one word or another, in lists of any length.
-    others = _mix(words[row] ^ word[:, None])
-    others[(words[row] == word[:, None]) | ~has_word[row]] = NO_WORD
-    order = np.lexsort((key[row, 1], key[row, 0], others.min(axis=1, initial=NO_WORD), word))
-    word, row = word[order], row[order]
-    found = []
-    for distance in range(1, _NEIGHBORS + 1):
-        at = np.flatnonzero(word[distance:] == word[:-distance])
-        found.append(np.stack([row[at], row[at + distance]], axis=1))
-    candidates = np.sort(np.concatenate(found))
-    candidates = candidates[np.lexsort((candidates[:, 1], candidates[:, 0]))]
-    new = np.append(True, (candidates[1:] != candidates[:-1]).any(axis=1))[: len(candidates)]
-    return candidates[new]
+def _compare(
+    fingerprints: Fingerprints,
+    words: WordArray,
+    candidates: Rows,
+    is_rare: npt.NDArray[np.bool_],
+) -> Pairs:
+    """Returns those candidates that are one purchase; see `find_candidates`."""
+    first, second = candidates.T
+    images, has_image = fingerprints.images, fingerprints.has_image
+    bits = np.full(len(candidates), -1, np.int32)
+    compared = np.flatnonzero(has_image[first] & has_image[second])
+    bits[compared] = differing_bits(images[first[compared]], images[second[compared]])
+    is_near = (bits >= 0) & (bits <= MAX_DIFFERING_BITS)
+    # Many receipts have a coarse feature of their images in common, and nothing else.
+    kept = is_near | _share_number_word(words, candidates)
+    first, second = candidates[kept].T
+    bits, is_near, is_rare = bits[kept], is_near[kept], is_rare[kept]
+    numbers = _Numbers.of(fingerprints, first, second)
+    has_enough = (
+        (numbers.shared >= MIN_NUMBERS)
+        & (2 * numbers.shared >= numbers.compared)
+        & (10 * numbers.compared >= 7 * (numbers.compared + numbers.more))
+    )
+    cost = numbers.cost(np.flatnonzero(has_enough | is_near))
+    common, lost = _compare_words(fingerprints, first, second)
+    # A number that differs costs up to 4. Without an error in the words, one digit of nine numbers
+    # may be another one. One word that differs may be an item; from the second one on, as many
+    # numbers may differ as words do.
+    allowed = numbers.compared * (200 * np.maximum(lost - 1, 0) + 24 * (common + lost))
+    differing = 100 * cost * (common + lost)
+    is_equal = numbers.misread == 0
+    by_numbers = has_enough & (differing <= allowed) & (is_rare | is_equal)
+    same = by_numbers | (is_near & (differing <= _TOLERANCE_OF_IMAGES * allowed))
+    sure = (
+        by_numbers
+        & is_equal
+        & (numbers.more == 0)
+        & (numbers.shared >= MIN_SURE_NUMBERS)
+        & (numbers.shared_times > 0)
+    )
+    return Pairs(
+        first=first[same],
+        second=second[same],
+        shared=numbers.shared[same],
+        misread=numbers.misread[same],
+        more=numbers.more[same],
+        bits=np.where(by_numbers, np.int32(-1), bits)[same],
+        sure=sure[same],
+    )
 
 
-def _share_words(
-    words: WordArray, candidates: Rows, has_image: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.bool_]:
-    """Returns which candidates share three words, or all of a receipt that has fewer.
+def _share_number_word(words: WordArray, candidates: Rows) -> npt.NDArray[np.bool_]:
+    first, second = (words[rows, :KIND_WORDS] for rows in candidates.T)
+    equal = first[:, :, None] == second[:, None, :]
+    return (equal & (first != NO_WORD)[:, :, None]).any(axis=(1, 2))
 
-    Of images, all do: they are compared at once.
+
+def _compare_words(
+    fingerprints: Fingerprints, first: Rows, second: Rows
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Returns how many words both receipts have, and how many of either the other lacks.
+
+    Of the two that have some alone, the one with fewer counts: the other may show more. Without
+    words, as if both had one.
     """
-    # Where the last fifth of a receipt is cropped away, six of eight words stay on average.
-    counts = (words != NO_WORD).sum(axis=1)
-    shared = np.zeros(len(candidates), np.int64)
-    for start in range(0, len(candidates), _PAIRS_AT_ONCE):
-        first, second = candidates[start : start + _PAIRS_AT_ONCE].T
-        equal = words[first, :, None] == words[second, None, :]
-        equal &= words[first, :, None] != NO_WORD
-        shared[start : start + _PAIRS_AT_ONCE] = equal.sum(axis=(1, 2))
-    enough = shared >= np.minimum(counts[candidates].min(axis=1), MIN_SHARED_WORDS)
-    return enough | has_image[candidates].all(axis=1)
+    one, other = fingerprints.text_bits[first], fingerprints.text_bits[second]
+    common = count_bits(one & other).astype(np.int64)
+    lost = np.minimum(count_bits(one & ~other), count_bits(other & ~one)).astype(np.int64)
+    return np.where(common + lost == 0, 1, common), lost
 
 
-def _verified(
-    fingerprints: Fingerprints, candidates: Rows
-) -> Iterator[tuple[npt.NDArray[Any], ...]]:
-    """Yields (first, second, shared, more, bits) of those candidates that are one purchase."""
-    # Once at least, so that there is something to join.
-    for start in range(0, max(len(candidates), 1), _PAIRS_AT_ONCE):
-        part = candidates[start : start + _PAIRS_AT_ONCE].reshape(-1, 2)
-        # The numbers of both receipts of each pair, sorted: those that both have come twice.
-        both = fingerprints.take(part.ravel())
-        pair = both.receipt // 2
-        order = np.lexsort((both.values, pair))
-        pair, values = pair[order], both.values[order]
-        twice = (pair[1:] == pair[:-1]) & (values[1:] == values[:-1])
-        shared = np.bincount(pair[1:][twice], minlength=len(part)).astype(np.int32)
-        counts = both.counts.reshape(-1, 2)
-        fewer, most = counts.min(axis=1), counts.max(axis=1)
-        by_image = both.has_image.reshape(-1, 2)
-        bits = np.where(
-            by_image.all(axis=1), differing_bits(both.images[::2], both.images[1::2]), -1
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Numbers:
+    """Numbers of pairs of receipts, compared; arrays of shape [pairs] but for the last two.
+
+    Attributes:
+      shared: int32, numbers that both have.
+      shared_times: int32, times of day that both have.
+      alone: int64 [pairs, 2], numbers of each receipt that the other lacks.
+      values: their codes, uint32 [alone.sum()], the first receipt's of each pair before the
+        second's.
+    """
+
+    shared: IntArray
+    shared_times: IntArray
+    alone: npt.NDArray[np.int64]
+    values: NumberArray
+
+    @classmethod
+    def of(cls, fingerprints: Fingerprints, first: Rows, second: Rows) -> "_Numbers":
+        """Compares the numbers of pairs of receipts."""
+        both = fingerprints.take(np.stack([first, second], axis=1).ravel())
+        side, values = both.receipt, both.numbers
+        plain = values & np.uint32(TIME_OF_DAY - 1)
+        order = np.lexsort((plain, side // 2))
+        side, values, plain = side[order], values[order], plain[order]
+        # A receipt has each number once, so those that come twice in a pair are shared.
+        twice = (side[1:] // 2 == side[:-1] // 2) & (plain[1:] == plain[:-1])
+        pair = side[1:][twice] // 2
+        times = (values[1:] & values[:-1])[twice] >= TIME_OF_DAY
+        is_shared = np.zeros(len(values), bool)
+        is_shared[1:] |= twice
+        is_shared[:-1] |= twice
+        values, side = values[~is_shared], side[~is_shared]
+        return cls(
+            shared=np.bincount(pair, minlength=len(first)).astype(np.int32),
+            shared_times=np.bincount(pair[times], minlength=len(first)).astype(np.int32),
+            alone=np.bincount(side, minlength=2 * len(first)).reshape(-1, 2),
+            values=values[np.argsort(side, kind="stable")],
         )
-        enough = (shared >= MIN_NUMBERS) & (shared >= MIN_SHARED * most) & ~by_image.any(axis=1)
-        same = (shared == fewer) & (enough | ((bits >= 0) & (bits <= MAX_DIFFERING_BITS)))
-        yield part[same, 0], part[same, 1], shared[same], (most - shared)[same], bits[same]
+
+    @property
+    def misread(self) -> IntArray:
+        """Numbers of the receipt with fewer alone: each may be one of the other, misread."""
+        return self.alone.min(axis=1).astype(np.int32)
+
+    @property
+    def more(self) -> IntArray:
+        """Numbers that only one of them has."""
+        return (self.alone.max(axis=1) - self.alone.min(axis=1)).astype(np.int32)
+
+    @property
+    def compared(self) -> IntArray:
+        """Numbers of the receipt with fewer."""
+        return self.shared + self.misread
+
+    def cost(self, pairs: Rows) -> npt.NDArray[np.int64]:
+        """Returns what speaks against given pairs, see `edit_costs`; 0 for the other pairs.
+
+        Each number counts as much as it differs from the most similar one, and of the two receipts,
+        the one with less that differs counts.
+        """
+        result = np.zeros(len(self.alone), np.int64)
+        starts = np.cumsum(self.alone.ravel()).reshape(-1, 2) - self.alone
+        best = np.full(len(self.values), OTHER_NUMBER, np.int8)
+        pairs = pairs[self.alone[pairs].min(axis=1) > 0]
+        for part in _parts(pairs, self.alone[pairs].prod(axis=1)):
+            # Each number of the first receipt with all of the second one.
+            columns = np.repeat(self.alone[part, 1], self.alone[part, 0])
+            one = np.repeat(ranges(starts[part, 0], self.alone[part, 0]), columns)
+            other = ranges(np.repeat(starts[part, 1], self.alone[part, 0]), columns)
+            costs = edit_costs(self.values[one], self.values[other])
+            np.minimum.at(best, one, costs)
+            np.minimum.at(best, other, costs)
+        best *= np.where(self.values >= TIME_OF_DAY, _TIME_WEIGHT, np.int8(1))
+        sums = np.append(0, np.cumsum(best, dtype=np.int64))
+        of_sides = sums[starts + self.alone] - sums[starts]
+        result[pairs] = of_sides[pairs].min(axis=1)
+        return result
 
 
-def _distinct_numbers(fingerprints: Fingerprints) -> Fingerprints:
-    """Returns each receipt's numbers once, ascending."""
-    receipt, values = _distinct(fingerprints.receipt, fingerprints.values)
-    counts = np.bincount(receipt, minlength=len(fingerprints)).astype(np.int32)
-    return replace(fingerprints, counts=counts, values=values)
-
-
-def _distinct_counts(fingerprints: Fingerprints) -> npt.NDArray[np.int32]:
-    return _distinct_numbers(fingerprints).counts
-
-
-def _distinct(receipt: Rows, value: npt.NDArray[Any]) -> tuple[Rows, npt.NDArray[Any]]:
-    """Returns each value of a receipt once, ascending, one receipt after the other."""
-    order = np.lexsort((value, receipt))
-    receipt, value = receipt[order], value[order]
-    new = np.append(True, (receipt[1:] != receipt[:-1]) | (value[1:] != value[:-1]))[: len(value)]
-    return receipt[new], value[new]
-
-
-def _place_in_run(values: Rows) -> Rows:
-    """Returns the place of each value among the equal ones before it: 0 1 0 1 2 of 3 3 7 7 7."""
-    at = np.arange(len(values))
-    starts = np.append(True, values[1:] != values[:-1])[: len(values)]
-    return at - np.maximum.accumulate(np.where(starts, at, 0))
-
-
-def _mix(words: WordArray) -> WordArray:
-    """Spreads words evenly over 64 bits, each to another one (SplitMix64, Steele et al. 2014)."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
+def _parts(rows: Rows, sizes: npt.NDArray[np.int64]) -> Iterator[Rows]:
+    """Yields rows in parts of limited size; a larger row is a part of its own."""
+    part = np.cumsum(sizes) // _COMPARED_AT_ONCE
+    if len(rows):
+        yield from np.split(rows, np.flatnonzero(np.diff(part)) + 1)

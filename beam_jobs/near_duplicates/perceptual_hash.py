@@ -12,6 +12,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from beam_jobs.images.jpeg_decoder import draft_gray
+from beam_jobs.near_duplicates.bits import count_bits
 from schemas.fingerprints import HASH_WORDS, HashArray
 
 HASH_VERSION = 1
@@ -61,8 +62,7 @@ def hash_bands(hashes: HashArray) -> HashArray:
 
 def differing_bits(first: HashArray, second: HashArray) -> npt.NDArray[np.int32]:
     """Counts the bits in which hashes differ, row by row: int32 [n]."""
-    octets = (first ^ second).view(np.uint8).reshape(len(first), 8 * HASH_WORDS)
-    return _bit_counts()[octets].sum(axis=1, dtype=np.int32)
+    return count_bits(first ^ second)
 
 
 @cache
@@ -78,8 +78,3 @@ def _coarse_first() -> npt.NDArray[np.int64]:
     """Order of the waves by the finer of their two directions, int64 [1024]."""
     down, across = np.indices((_WAVES, _WAVES)).reshape(2, -1)
     return np.lexsort((down, down + across, np.maximum(down, across)))
-
-
-@cache
-def _bit_counts() -> npt.NDArray[np.uint8]:
-    return np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(1, dtype=np.uint8)

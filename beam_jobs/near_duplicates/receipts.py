@@ -3,13 +3,14 @@
 import io
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.near_duplicates.pairs import WordArray, find_pairs
+from beam_jobs.near_duplicates.candidates import WordArray, concatenate_words
+from beam_jobs.near_duplicates.pairs import find_pairs
 from beam_jobs.near_duplicates.unite import NEW, NearPair, PairedReceipt
 from schemas.fingerprints import Fingerprints
 
@@ -24,7 +25,7 @@ class FingerprintedReceipts:
       split: int32, position of the split; NEW for a new receipt.
       ids: their ids.
       fingerprints: their fingerprints.
-      words: uint64 [n, 8], their words, see `receipt_words`.
+      words: uint64 [n, 8] or [n, 16], their words, see `receipt_words`.
     """
 
     key: npt.NDArray[np.uint64]
@@ -57,7 +58,7 @@ class FingerprintedReceipts:
             split=np.concatenate([part.split for part in parts]),
             ids=tuple(id_ for part in parts for id_ in part.ids),
             fingerprints=Fingerprints.concatenate(part.fingerprints for part in parts),
-            words=np.concatenate([part.words for part in parts]),
+            words=concatenate_words([part.words for part in parts]),
         )
 
     def to_bytes(self) -> bytes:
@@ -101,22 +102,15 @@ class FingerprintedReceipts:
     def pairs(self, wanted: npt.NDArray[np.bool_]) -> list[NearPair]:
         """Finds near-duplicates among receipts that share a word; two old ones are no pair.
 
-        `wanted` are the words to look at, bool [n, 8].
+        `wanted` are the words to look at, bool, as the words.
         """
         found = find_pairs(self.fingerprints, self.words, self.key, wanted)
         pairs = []
         columns: Iterable[tuple[Any, ...]] = zip(
-            found.first.tolist(),
-            found.second.tolist(),
-            found.shared.tolist(),
-            found.more.tolist(),
-            found.bits.tolist(),
-            strict=True,
+            *(getattr(found, field.name).tolist() for field in fields(found)), strict=True
         )
-        for one, other, shared, more, bits in columns:
+        for one, other, *evidence in columns:
             first, second = sorted((self._paired(one), self._paired(other)))
             if second.is_new:
-                pairs.append(
-                    NearPair(first=first, second=second, shared=shared, more=more, bits=bits)
-                )
+                pairs.append(NearPair(first, second, *evidence))
         return pairs

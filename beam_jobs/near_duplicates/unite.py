@@ -47,30 +47,37 @@ class NearPair(NamedTuple):
     Attributes:
       first, second: the receipts; the second is new.
       shared: distinct numbers that both have.
+      misread: numbers that differ.
       more: distinct numbers that only one of them has.
       bits: bits in which the hashes of their images differ; -1 where numbers decide.
+      sure: whether one may be dropped: their numbers are equal, and enough.
     """
 
     first: PairedReceipt
     second: PairedReceipt
     shared: int
-    more: int
+    misread: int = 0
+    more: int = 0
     bits: int = -1
+    sure: bool = False
 
     @classmethod
     def from_json(cls, values: Sequence[Any]) -> Self:
         """Makes a pair of what `json.dumps` makes of one."""
-        first, second, shared, more, bits = values
+        first, second, *evidence = values
         receipts = [
             PairedReceipt(is_new=is_new, key=(key[0], key[1]), group=group, split=split, id=id_)
             for is_new, key, group, split, id_ in (first, second)
         ]
-        return cls(first=receipts[0], second=receipts[1], shared=shared, more=more, bits=bits)
+        return cls(receipts[0], receipts[1], *evidence)
 
     @property
     def keys(self) -> PairKeys:
         """Keys of both receipts."""
         return self.first.key, self.second.key
+
+
+Dropped = Mapping[PairedReceipt, PairedReceipt]  # to the receipt that is kept for it
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,14 +89,12 @@ class Decisions:
       merged: [n, 2], hash of a group of the user, and that of the group to which it belongs now.
       splits: [n, 2], hash of a group, and the split in which the dataset has a receipt of it.
       refused: [n, 4], keys of the two receipts of a pair that stays apart.
-      dropped: [n, 4], keys of the two receipts of a pair, of which the second is dropped.
     """
 
     groups: HashArray
     merged: HashArray
     splits: HashArray
     refused: HashArray
-    dropped: HashArray
 
     @classmethod
     def of(
@@ -99,7 +104,6 @@ class Decisions:
         merged: Mapping[int, int] = _NONE,
         splits: Mapping[int, int] = _NONE,
         refused: Iterable[PairKeys] = (),
-        dropped: Iterable[PairKeys] = (),
     ) -> Self:
         """Makes the arrays."""
         return cls(
@@ -107,7 +111,6 @@ class Decisions:
             merged=_array(merged.items(), 2),
             splits=_array(splits.items(), 2),
             refused=_array(((*first, *second) for first, second in refused), 4),
-            dropped=_array(((*first, *second) for first, second in dropped), 4),
         )
 
     def to_bytes(self) -> bytes:
@@ -123,20 +126,36 @@ class Decisions:
             return cls(**arrays)
 
 
-def drop_repeats(pairs: Iterable[NearPair]) -> Decisions:
-    """Drops the second receipt of pairs whose first one stays.
+def drop_repeats(pairs: Iterable[NearPair]) -> Dropped:
+    """Chooses the receipts that are dropped: all but one of those whose numbers are surely equal.
 
-    Of A B and B C, where A and C are no pair, B is dropped and C stays: nothing is dropped but for
-    a receipt that is like it, and that stays.
+    Receipts with equal numbers are so to each other, also where not all of them were compared. The
+    one that is kept comes first: an old one, if there is any.
+
+    Returns:
+      Each receipt that is dropped to the one that is kept for it.
     """
-    dropped: set[Key] = set()
-    decided = []
+    first_of: dict[PairedReceipt, PairedReceipt] = {}
+
+    def find_first(receipt: PairedReceipt) -> PairedReceipt:
+        while receipt in first_of:
+            receipt = first_of[receipt]
+        return receipt
+
     for pair in sorted(pairs):
-        first, second = pair.keys
-        if first not in dropped and second not in dropped:
-            dropped.add(second)
-            decided.append(pair.keys)
-    return Decisions.of(dropped=decided)
+        if pair.sure:
+            first, second = sorted(map(find_first, (pair.first, pair.second)))
+            if first != second:
+                first_of[second] = first
+    return {receipt: find_first(receipt) for receipt in first_of if receipt.is_new}
+
+
+def pair_of_kept(pair: NearPair, dropped: Dropped) -> NearPair | None:
+    """Returns a pair of the receipts that are kept for those of a pair; None if nothing is left."""
+    first, second = sorted(dropped.get(one, one) for one in (pair.first, pair.second))
+    if first == second or not second.is_new:
+        return None
+    return pair._replace(first=first, second=second)
 
 
 def unite(pairs: Iterable[NearPair], split_of_groups: Mapping[int, int]) -> Decisions:
@@ -153,10 +172,14 @@ def unite(pairs: Iterable[NearPair], split_of_groups: Mapping[int, int]) -> Deci
     united = _United(split_of_groups)
     refused = [
         pair.keys
-        for pair in sorted(pairs, key=lambda pair: (pair.more, -pair.shared, pair.bits, pair))
+        for pair in sorted(pairs, key=_least_sure_last)
         if not united.join(pair.first, pair.second)
     ]
     return united.decisions(refused)
+
+
+def _least_sure_last(pair: NearPair) -> tuple[Any, ...]:
+    return pair.misread + pair.more, -pair.shared, pair.bits, pair
 
 
 # A receipt without a group, or all receipts of a group.

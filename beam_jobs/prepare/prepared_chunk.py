@@ -113,7 +113,7 @@ class PreparedChunk:
                 descriptors=arrays.get("descriptors", none),
                 fingerprints=(
                     Fingerprints.of_arrays(arrays)
-                    if "number_counts" in arrays
+                    if Fingerprints.are_in(arrays)
                     else Fingerprints.of([])
                 ),
                 pixels=arrays["pixels"],

@@ -13,7 +13,6 @@ from beam_jobs.images.image import DECODER_VERSIONS, ImageOptions, StoredImage, 
 from beam_jobs.layouts.descriptors import Describer, Method
 from beam_jobs.models.model import tensorflow_version
 from beam_jobs.near_duplicates.fingerprinter import Fingerprinter
-from beam_jobs.near_duplicates.numbers import NUMBERS_VERSION
 from beam_jobs.near_duplicates.perceptual_hash import HASH_VERSION
 from beam_jobs.prepare.chunk_writer import ChunkTask, ChunkWriter, digest_of, write_chunk
 from beam_jobs.prepare.known import Key, Known
@@ -25,6 +24,7 @@ from beam_jobs.shown import shown
 from beam_jobs.sources.row import Row
 from schemas import __version__
 from schemas.example import encode_example
+from schemas.fingerprints import FINGERPRINTS_VERSION
 from schemas.receipt import (
     LAYOUT,
     Feature,
@@ -101,7 +101,7 @@ class ChunkPreparer:
         elif self.makes_layouts:
             made_by.append("makes layouts")
         if self.takes_fingerprints:
-            made_by.append(["numbers", NUMBERS_VERSION])
+            made_by.append(["fingerprints", FINGERPRINTS_VERSION])
         if self.compares_images:
             made_by.append(["images", HASH_VERSION])
         return digest_of(json.dumps(made_by), lines)

@@ -129,6 +129,7 @@ def test_recorded_options_are_those_that_shape_the_bytes() -> None:
         "merge_spellings",
         "near_duplicates",
         "compare_images",
+        "fingerprints_version",
         "splits",
         "shards",
         "shard_size_mb",

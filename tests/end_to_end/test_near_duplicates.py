@@ -76,7 +76,8 @@ def test_both_photos_are_in_one_split_and_listed(grouped: Path, rows: list[dict]
     lines = listed(grouped)
     assert pairs_of(lines) == EXPECTED
     assert {line["outcome"] for line in lines} == {"grouped"}
-    assert all(line["numbers"] >= 5 and line["more"] == 0 for line in lines)
+    assert all(line["numbers"] >= 5 for line in lines)
+    assert {(line["misread"], line["more"]) for line in lines} == {(0, 0)}
     splits = split_of(grouped)
     assert len(splits) == len(rows)
     assert all(len({splits[id_] for id_ in pair}) == 1 for pair in EXPECTED)
@@ -204,4 +205,22 @@ def test_a_folder_has_no_numbers(rows: list[dict], build, tmp_path: Path, capsys
         build(tmp_path / "in", tmp_path / "out", *options)
     shown = capsys.readouterr().err
     assert "--near-duplicates is drop, and the input is a folder of images" in shown
-    assert "with --compare-images" in shown
+    assert "and give --compare-images to keep copies in one split" in shown
+
+
+def test_fingerprints_of_another_version(
+    rows: list[dict], build, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+):
+    table, out = table_of(tmp_path, "rows", rows[:9]), tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr("beam_jobs.options.FINGERPRINTS_VERSION", 1)
+        assert build(table, out) == 0
+    assert manifest_of(out).build_options["fingerprints_version"] == 1
+    assert list(verify(str(out), workers=1)) == []
+    capsys.readouterr()
+    with pytest.raises(SystemExit, match="2"):
+        build(table_of(tmp_path, "more", rows[9:12]), out, "--append")
+    assert f"run python -m beam_jobs.compact {out} once, then append" in capsys.readouterr().err
+    assert compact_main([str(out)]) == 0
+    assert build(table_of(tmp_path, "more", rows[9:12]), out, "--append") == 0
+    assert list(verify(str(out), workers=1)) == []

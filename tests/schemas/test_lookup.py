@@ -1,11 +1,12 @@
 """The lookup of a shard: its round trip, and what it refuses."""
 
+import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from schemas.fingerprints import MAX_NUMBERS, Fingerprints
+from schemas.fingerprints import HASH_WORDS, MAX_NUMBERS, Fingerprints, TextFingerprint
 from schemas.lookup import RecordLookup
 
 LOOKUP = RecordLookup(
@@ -44,11 +45,23 @@ def test_forty_eight_bytes_per_record() -> None:
 
 @pytest.mark.parametrize("records", [0, 1, 1000])
 def test_no_file_is_larger_than_the_greatest_size(records: int) -> None:
+    texts = [TextFingerprint(numbers=range(MAX_NUMBERS))] * records
+    images = np.ones((records, HASH_WORDS), np.uint64)
     lookup = replace(
-        LOOKUP.take(np.zeros(records, np.int64)),
-        fingerprints=Fingerprints.of([range(MAX_NUMBERS)] * records),
+        LOOKUP.take(np.zeros(records, np.int64)), fingerprints=Fingerprints.of(texts, images)
     )
     assert len(lookup.to_bytes()) <= RecordLookup.max_bytes(records)
+
+
+def test_fingerprints_of_another_version_are_left_out() -> None:
+    buffer = io.BytesIO(LOOKUP.to_bytes())
+    with np.load(buffer) as arrays:
+        old = {**arrays, "number_counts": np.ones(3, "<i4"), "number_values": np.ones(3, "<u4")}
+    buffer = io.BytesIO()
+    np.savez(buffer, **old)
+    read = RecordLookup.from_bytes(buffer.getvalue())
+    assert read.fingerprints is None
+    assert as_lists(read) == as_lists(LOOKUP)
 
 
 @pytest.mark.parametrize("data", [b"", b"PK", LOOKUP.to_bytes()[:-30]])

@@ -13,6 +13,7 @@ from beam_jobs.near_duplicates.unite import (
     NearPair,
     PairedReceipt,
     drop_repeats,
+    pair_of_kept,
     unite,
 )
 
@@ -23,9 +24,11 @@ def receipt(number: int, *, group: int = 0, split: int = NEW) -> PairedReceipt:
     )
 
 
-def pair(first: PairedReceipt, second: PairedReceipt, *, more: int = 0) -> NearPair:
+def pair(
+    first: PairedReceipt, second: PairedReceipt, *, more: int = 0, sure: bool = False
+) -> NearPair:
     first, second = sorted((first, second))
-    return NearPair(first=first, second=second, shared=10, more=more)
+    return NearPair(first=first, second=second, shared=10, more=more, sure=sure)
 
 
 def group_of(decisions: Decisions) -> dict[int, int]:
@@ -81,19 +84,48 @@ def test_no_chain_swallows_a_layout():
     assert joined == sum(sizes.values()) - len(sizes)
 
 
-def test_one_of_those_that_are_alike_stays():
-    a, b, c, old = receipt(1), receipt(2), receipt(3), receipt(9, split=0)
-    assert drop_repeats([pair(a, b), pair(b, c)]).dropped.tolist() == [[1, 7, 2, 7]]
-    assert drop_repeats([pair(a, b), pair(a, c), pair(b, c)]).dropped.tolist() == [
-        [1, 7, 2, 7],
-        [1, 7, 3, 7],
+def sure_pair(first: PairedReceipt, second: PairedReceipt) -> NearPair:
+    return pair(first, second, sure=True)
+
+
+def test_one_of_those_that_are_surely_equal_stays():
+    a, b, c, d, old = *map(receipt, range(1, 5)), receipt(9, split=0)
+    assert drop_repeats([sure_pair(a, b), pair(c, d)]) == {b: a}
+    assert drop_repeats([sure_pair(a, b), sure_pair(a, c), sure_pair(b, c)]) == {b: a, c: a}
+    assert drop_repeats([sure_pair(b, c), sure_pair(a, c), sure_pair(c, d)]) == {b: a, c: a, d: a}
+    assert drop_repeats([sure_pair(a, b), sure_pair(b, old)]) == {a: old, b: old}
+    other = receipt(8, split=1)
+    assert drop_repeats([sure_pair(a, old), sure_pair(a, other)]) == {a: other}
+    assert drop_repeats([]) == {}
+
+
+@pytest.mark.parametrize("neighbors", [1, 4])
+def test_of_equal_receipts_one_stays_whichever_were_compared(neighbors: int):
+    receipts = list(map(receipt, range(10)))
+    random.Random(0).shuffle(receipts)
+    pairs = [
+        sure_pair(receipts[number], other)
+        for number in range(10)
+        for other in receipts[number + 1 : number + 1 + neighbors]
     ]
-    assert drop_repeats([pair(a, old)]).dropped.tolist() == [[9, 7, 1, 7]]
+    dropped = drop_repeats(pairs)
+    assert dropped.keys() == {*receipts} - {receipt(0)}
+    assert set(dropped.values()) == {receipt(0)}
+
+
+def test_what_is_like_a_dropped_receipt_is_like_the_one_that_stays():
+    a, b, c, old = receipt(1), receipt(2), receipt(3), receipt(9, split=0)
+    dropped = {b: a}
+    assert pair_of_kept(pair(b, c), dropped) == pair(a, c)
+    assert pair_of_kept(pair(a, c), dropped) == pair(a, c)
+    assert pair_of_kept(pair(a, b), dropped) is None
+    other = receipt(8, split=1)
+    assert pair_of_kept(pair(old, b), {b: other}) is None
 
 
 def test_decisions_can_be_written():
     pairs = [pair(receipt(1), receipt(2)), pair(receipt(8, split=1), receipt(3, group=5))]
-    for decided in (unite(pairs, {5: 0}), drop_repeats(pairs), drop_repeats([])):
+    for decided in (unite(pairs, {5: 0}), unite([], {})):
         read = Decisions.from_bytes(decided.to_bytes())
         for name, values in vars(decided).items():
             assert getattr(read, name).tolist() == values.tolist()
