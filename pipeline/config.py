@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
-from pipeline.option_checks import check_integer, check_number, check_type
+from pipeline.option_checks import check_integer, check_number, check_step, check_type
 
 Size = tuple[int, int]  # (height, width) in pixels
 Augmentation = Callable[[dict[str, Any], Any], dict[str, Any]]
@@ -170,9 +170,10 @@ class InputConfig:
         same seeds give the same images but for rounding, by some levels of 255.
       balance: frequency of each layout.
       reading: options of reading.
-      parallel_decodes: number of images decoded or cropped at a time. It should exceed a batch, or
-        no image of the next batch is begun before the last one of this batch is done. None for
-        the images of a batch and 4 more per core: with batches of 32 on 8 cores, 64.
+      parallel_decodes: number of images decoded or cropped at a time, whose files are in memory. It
+        should exceed a batch, or no image of the next batch is begun before the last one of this
+        batch is done. None for the images of a batch, at most 1,024, and 4 more per core: with
+        batches of 32 on 8 cores, 64.
     """
 
     height: int = 256
@@ -309,6 +310,8 @@ def _check_phases(phases: Phases) -> None:
             f"(0.5, 6000)), got {phases}"
         )
     steps = [step for _, step in phases]
+    for step in steps:
+        check_step("a step of alpha", step)
     if steps[0] != 0:
         raise ValueError(
             f"alpha must have a first phase at step 0, got {_phases_text(phases)}: put one first, "

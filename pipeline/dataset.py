@@ -12,6 +12,7 @@ from pipeline.distribution.parameter_server import is_parameter_server, worker_c
 from pipeline.input.index_dataset import InputShard
 from pipeline.input.input_pipeline import InputPipeline
 from pipeline.input.services import check_services, portable, through_services
+from pipeline.option_checks import check_type
 from pipeline.records.info import load_info
 from pipeline.records.table import check_batch_size
 
@@ -58,7 +59,10 @@ def make_dataset(
     Raises:
       ValueError: an argument does not fit the dataset; the message says what is allowed.
     """
-    context = input_context or tf.distribute.InputContext()
+    context = tf.distribute.InputContext() if input_context is None else input_context
+    check_type(
+        "input_context", context, tf.distribute.InputContext, example="InputContext(2, 0, 2)"
+    )
     info = load_info(data_dir, version=version)
     pipeline = InputPipeline.load(info, split, global_batch_size, config)
     dataset = pipeline.training(InputShard.of(context), seed=seed, start_step=start_step)

@@ -3,6 +3,8 @@
 import numbers
 from typing import Any
 
+MAX_STEP = 1 << 40  # which a run of 1,000 steps a second reaches in 35 years
+
 
 def check_integer(name: str, value: Any, *, example: int, minimum: int = 1) -> None:
     """Raises ValueError unless the value is an integer of at least `minimum`."""
@@ -10,6 +12,16 @@ def check_integer(name: str, value: Any, *, example: int, minimum: int = 1) -> N
         raise ValueError(f"{name} must be an integer, such as {example}, got {value!r}")
     if value < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {value}")
+
+
+def check_step(name: str, value: Any) -> None:
+    """Raises ValueError unless the value is a global step: 0 to 2**40.
+
+    Products of a step and of the records of a batch must fit into 64 bits.
+    """
+    check_integer(name, value, example=1000, minimum=0)
+    if value > MAX_STEP:
+        raise ValueError(f"{name} must be at most {MAX_STEP:,} (2**40), got {value}")
 
 
 def check_number(name: str, value: Any, *, example: float) -> None:

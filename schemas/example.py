@@ -85,6 +85,18 @@ def extend_example(
     return _FEATURES_TAG + _varint(len(entries)) + entries
 
 
+def entry_bytes(feature: Feature, value: Value) -> bytes:
+    """Makes the bytes that every Example with this value of a feature contains, its map entry.
+
+    To look for them takes no parsing.
+
+    Raises:
+      ValueError: as `encode_example` does.
+    """
+    serialized = encode_example([feature], {feature.name: value})
+    return serialized[_header_bytes(memoryview(serialized)) :]
+
+
 def parse_example(features: Sequence[Feature], serialized: bytes) -> dict[str, Sequence[Any]]:
     """Reads the values of every feature as stored: strings as UTF-8, a plain one in a list.
 

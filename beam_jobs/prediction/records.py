@@ -112,12 +112,14 @@ def read_record(row: Row, features: Sequence[Feature]) -> bytes:
       features: those of its dataset.
 
     Raises:
-      RejectionError: the record is damaged.
+      RejectionError: the record is damaged, or is another than the index says.
     """
     offset, length = int(row.labels[_OFFSET]), int(row.labels[_LENGTH])
     try:
         payload = unframe(files.read_range(row.uri, offset, length), offset)
         values = parse_example(features, payload)
+        if values["image/source_id"] != [row.id.encode()]:
+            raise ValueError("the record has another id than the index says")
     except (OSError, CorruptRecordError, ValueError) as error:
         raise RejectionError(
             Reason.RECORD_DAMAGED,

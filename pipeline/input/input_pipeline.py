@@ -26,7 +26,7 @@ from pipeline.input.features import MADE_FEATURES, read_features, stored_feature
 from pipeline.input.index_dataset import InputShard, TensorArrays
 from pipeline.input.pixel_batches import load_pixel_reader, pixel_batches
 from pipeline.input.unbroken import unbroken
-from pipeline.option_checks import as_integer, check_type
+from pipeline.option_checks import as_integer, check_step, check_type
 from pipeline.records.bucket_table import BucketOrder, BucketTable
 from pipeline.records.info import DatasetInfo
 from pipeline.records.pixel_reader import PixelReader
@@ -104,7 +104,7 @@ class InputPipeline:
             table = load_record_table(info, split, config)
         mean_bytes = sum(s.size_bytes for s in shards) // sum(s.records for s in shards)
         with tf.init_scope():  # tensors that every graph shares, also when a graph is being traced
-            reader = RecordReader(table, config.reading, mean_bytes=mean_bytes)
+            reader = RecordReader(info, table, config.reading, mean_bytes=mean_bytes)
         return cls(
             info=info,
             split=split,
@@ -123,8 +123,7 @@ class InputPipeline:
         start_step = as_integer("start_step", start_step, example=0)
         block_length = self.config.reading.block_length
         check_batch_size(self.global_batch_size, shard.replicas, block_length)
-        if start_step < 0:
-            raise ValueError(f"start_step must be at least 0, got {start_step}")
+        check_step("start_step", start_step)
         options = {"batch_size": self.global_batch_size, "seed": seed}
         if isinstance(self.buckets, BucketTable):
             buckets = self.buckets.make_plan(self.info, self.split, self.config, **options)
@@ -275,9 +274,16 @@ class InputPipeline:
             )
         else:
             decoded = self._decoded(source, stored, batch_size=size, block_length=mode.block_length)
+
+        def make_current(numbered: tuple[tf.Tensor, BatchKey], batch: Any) -> tuple[tf.Tensor, Any]:
+            number, key = numbered
+            check = [] if self.pixel_reader else [self.reader.check_version(number)]
+            with tf.control_dependencies(check):
+                return tf.identity(number), make_of_bucket(key, *batch)
+
         batches = unbroken(
             tf.data.Dataset.zip((keys.enumerate(), decoded)).map(
-                lambda numbered, batch: (numbered[0], make_of_bucket(numbered[1], *batch)),
+                make_current,
                 num_parallel_calls=tf.data.AUTOTUNE,
                 deterministic=True,
             )

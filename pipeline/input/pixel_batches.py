@@ -9,7 +9,7 @@ import tensorflow as tf
 from pipeline.config import InputConfig
 from pipeline.input.decode import raw_images, raw_shape
 from pipeline.input.features import MADE_FEATURES, stored_feature
-from pipeline.input.python_calls import get_calls
+from pipeline.input.python_calls import PythonFunction
 from pipeline.records.files import is_remote
 from pipeline.records.info import DatasetInfo
 from pipeline.records.pixel_reader import PixelReader, UnreadableRecordError
@@ -95,9 +95,11 @@ def pixel_batches(
         values = {id_feature(name): ids for name, ids in categories.items()}
         return [b"", pixels, *(values[column] for column in columns)]
 
+    function = PythonFunction(read)  # the dataset holds it, by `copy`
+
     def copy(numbers: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         dtypes = [tf.string, tf.uint8, *(tf.int64 for _ in columns)]
-        failure, *made = get_calls().call(read, [numbers], dtypes)
+        failure, *made = function.call([numbers], dtypes)
         with tf.control_dependencies([tf.debugging.Assert(tf.equal(failure, ""), [failure])]):
             pixels, *ids = (tf.identity(each) for each in made)
         images = raw_images(tf.ensure_shape(pixels, [batch_size, *reader.shape]), config)

@@ -15,10 +15,12 @@ import functools
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from pipeline.input.garbage import collect_apart
@@ -33,6 +35,9 @@ _CLOSED = "Python is about to end: no batches are made any more"
 _FOREIGN = (
     "this dataset was made by another process, which alone can run it: make it with "
     "Reading(portable=True)"
+)
+_DESTROYED = (
+    "this dataset was destroyed while its batches were made: keep it as long as its iterator"
 )
 
 
@@ -57,28 +62,54 @@ class PythonCalls:
         while self._running:
             time.sleep(_PASSING_S)
 
-    def call(
-        self, function: Callable[..., Any], arguments: Sequence[tf.Tensor], dtypes: Sequence[Any]
+    def run(
+        self, process: int, function: Callable[..., Any], arrays: Sequence[npt.NDArray[Any]]
     ) -> Any:
-        """Calls a function of NumPy arrays in a graph, as `tf.numpy_function` does.
+        """Calls a function in a thread of TensorFlow's, for the graph of this process."""
+        if process != self._process:
+            raise ValueError(_FOREIGN)
+        thread = threading.current_thread()
+        self._running.add(thread)
+        try:
+            return function(*arrays)
+        finally:
+            self._running.discard(thread)
 
-        It counts as stateless, so that iterators can be saved.
-        """
-
-        def run(process: np.int64, *arrays: Any) -> Any:
-            if process != self._process:
-                raise ValueError(_FOREIGN)
-            thread = threading.current_thread()
-            self._running.add(thread)
-            try:
-                return function(*arrays)
-            finally:
-                self._running.discard(thread)
-
+    def call(
+        self, run: Callable[..., Any], arguments: Sequence[tf.Tensor], dtypes: Sequence[Any]
+    ) -> Any:
+        """Calls `run` in a graph, with the number of this process first."""
         is_open = tf.debugging.Assert(tf.equal(self._gate[0], 0), [_CLOSED])
         with tf.control_dependencies([is_open]):
             process = tf.constant(self._process, tf.int64)
             return tf.numpy_function(run, [process, *arguments], dtypes, stateful=False)
+
+
+class PythonFunction:
+    """A function of NumPy arrays that graphs call for as long as this object lives.
+
+    TensorFlow keeps what `tf.numpy_function` calls in the default graph, which lives as long as the
+    process, or until `keras.backend.clear_session()`. So the graph gets a function that neither
+    keeps this object alive, with all the files and columns of a reader, nor ends before it.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        calls, reference = get_calls(), weakref.ref(self)
+
+        def run(process: np.int64, *arrays: npt.NDArray[Any]) -> Any:
+            target = reference()
+            if target is None:
+                raise ValueError(_DESTROYED)
+            return calls.run(int(process), target._function, arrays)
+
+        self._function, self._run = function, run
+
+    def call(self, arguments: Sequence[tf.Tensor], dtypes: Sequence[Any]) -> Any:
+        """Calls the function in a graph, as `tf.numpy_function` does.
+
+        It counts as stateless, so that iterators can be saved.
+        """
+        return get_calls().call(self._run, arguments, dtypes)
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from typing import Self, SupportsIndex
 import numpy as np
 
 from pipeline.config import Balance, InputConfig
-from pipeline.option_checks import as_integer, check_integer, check_type
+from pipeline.option_checks import as_integer, check_integer, check_step, check_type
 from pipeline.records.sequence import Records
 from pipeline.records.table import RecordTable, check_batch_size, make_plan
 from pipeline.sampling.batch_order import replica_rows
@@ -65,11 +65,12 @@ class BatchSampler:
         Raises:
           ValueError: an argument does not fit the dataset; the message says what is allowed.
         """
+        check_type("records", records, Records, example="Records('data/receipts', 'train')")
         check_integer("global_batch_size", global_batch_size, example=256)
         check_integer("world_size", world_size, example=8)
         check_integer("rank", rank, example=0, minimum=0)
         start_step = as_integer("start_step", start_step, example=0)
-        check_integer("start_step", start_step, example=0, minimum=0)
+        check_step("start_step", start_step)
         if steps is not None:
             check_integer("steps", steps, example=1000)
         if rank >= world_size:

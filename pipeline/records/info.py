@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 import google_crc32c
@@ -19,13 +20,22 @@ from schemas.file_names import (
 )
 from schemas.index import RecordIndex
 from schemas.least_certain import LeastCertain
-from schemas.manifest import Manifest, Split
+from schemas.manifest import Manifest, Shard, Split
 from schemas.receipt import Feature
 from schemas.tfdv import value_counts
 from schemas.versions import Versions
 
 T = TypeVar("T")
 DATA_DIR_VARIABLE = "TILLROLL_DATA_DIR"
+VERIFY = "python -m beam_jobs.verify tells what is wrong with the directory"
+NEWEST = (
+    "make the dataset again to read its newest version, with which pipeline.train goes on by "
+    "--other-data"
+)
+GONE = (
+    "if it was moved, name its new place; if it is being built anew, make the dataset again when "
+    "the build is complete"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,13 +43,15 @@ class DatasetInfo:
     """A version of a finished dataset directory.
 
     Attributes:
-      data_dir: the directory.
+      data_dir: the directory; an absolute path if it is local.
       manifest: the manifest of the version.
+      manifest_sha256: hex SHA-256 of the manifest's file, by which COMPLETED names the version.
       excluded: damaged records that are left out.
     """
 
     data_dir: str
     manifest: Manifest
+    manifest_sha256: str
     excluded: Excluded
 
     @property
@@ -100,8 +112,7 @@ class DatasetInfo:
     def record_index(self, split: str) -> RecordIndex:
         """Reads the index of all records of a split, shard by shard, with those left out."""
         shards = self.split(split).shards
-        paths = [os.path.join(self.data_dir, shard.index_name) for shard in shards]
-        return RecordIndex.concatenate([RecordIndex.from_bytes(read_file(path)) for path in paths])
+        return RecordIndex.concatenate([self._shard_index(shard) for shard in shards])
 
     def positions(self, split: str, ids: Collection[str]) -> dict[str, int]:
         """Finds records by their ids: id to position in the split, as in `tillroll.Records`.
@@ -111,8 +122,7 @@ class DatasetInfo:
         found: dict[str, int] = {}
         first = 0
         for shard in self.split(split).shards:
-            path = os.path.join(self.data_dir, shard.index_name)
-            index = _read_parsed(path, RecordIndex.from_bytes)
+            index = self._shard_index(shard)
             left_out = set(self.excluded.positions(shard.name))
             kept = (id_ for row, id_ in enumerate(index.ids()) if row not in left_out)
             found |= {id_: first + number for number, id_ in enumerate(kept) if id_ in ids}
@@ -132,12 +142,7 @@ class DatasetInfo:
         if name not in self.manifest.files:
             return None
 
-        def parse(data: bytes) -> LeastCertain:
-            if google_crc32c.value(data) != self.manifest.files[name].crc32c:
-                raise ValueError("has another checksum than the manifest says: restore it")
-            return LeastCertain.from_json(data)
-
-        return _read_parsed(os.path.join(self.data_dir, name), parse)
+        return self._read_checked(name, self.manifest.files[name].crc32c, LeastCertain.from_json)
 
     def values(self, split: str, feature: str) -> int:
         """Returns the number of values of a stored feature in a split, from the statistics.
@@ -187,23 +192,59 @@ class DatasetInfo:
         check_integer("global_batch_size", global_batch_size, example=256)
         return -(-self.records(split) // global_batch_size)
 
+    def _shard_index(self, shard: Shard) -> RecordIndex:
+        return self._read_checked(shard.index_name, shard.index_crc32c, RecordIndex.from_bytes)
+
+    def _read_checked(self, name: str, crc32c: int, parse: Callable[[bytes], T]) -> T:
+        """Reads a file that must have the checksum of the manifest, and parses it.
+
+        Raises:
+          ValueError: the file can't be read, or has another checksum.
+        """
+
+        def parse_checked(data: bytes) -> T:
+            if google_crc32c.value(data) != crc32c:
+                raise ValueError("has another checksum than the manifest says: restore it")
+            return parse(data)
+
+        return _read_parsed(os.path.join(self.data_dir, name), parse_checked)
+
     def _shard_records(self, split: str) -> list[int]:
         shards = self.split(split).shards
         return [shard.records - len(self.excluded.positions(shard.name)) for shard in shards]
 
 
-def why_ended(info: DatasetInfo) -> str | None:
-    """Explains that a version has ended since it was loaded; None if it has not.
-
-    Raises:
-      ValueError: COMPLETED can't be read.
-    """
-    versions = _read_parsed(os.path.join(info.data_dir, COMPLETED), Versions.from_bytes)
+def why_replaced(info: DatasetInfo) -> str | None:
+    """Explains why a directory no longer holds the version that was loaded; None if it does."""
     try:
-        versions.find(info.version)
+        if why_missing(info.data_dir, COMPLETED):
+            return gone(info.data_dir)
+        versions = _read_parsed(os.path.join(info.data_dir, COMPLETED), Versions.from_bytes)
     except ValueError as error:
-        return f"{info.data_dir}: {error}"
+        return f"{error}; {VERIFY}"
+    if info.version in versions.ended:
+        return ended(info)
+    if info.manifest_sha256 not in {version.manifest_sha256 for version in versions.versions}:
+        return built_anew(info)
     return None
+
+
+def ended(info: DatasetInfo) -> str:
+    """Says that the version is one that COMPLETED names as ended."""
+    return (
+        f"{info.data_dir}: version {info.version} has ended, as receipts in it had to be "
+        f"forgotten: {NEWEST}"
+    )
+
+
+def built_anew(info: DatasetInfo) -> str:
+    """Says that COMPLETED does not name the version."""
+    return f"{info.data_dir} holds another dataset by now, built in its place: {NEWEST}"
+
+
+def gone(data_dir: str) -> str:
+    """Says that a directory has no COMPLETED any more."""
+    return f"{data_dir} holds no finished dataset any more (no file {COMPLETED}): {GONE}"
 
 
 def load_info(
@@ -221,7 +262,7 @@ def load_info(
         nothing that is installed can read its file system.
       FileNotFoundError: the directory holds no finished dataset, or access to it is denied.
     """
-    directory = os.fspath(data_dir) if data_dir is not None else os.environ.get(DATA_DIR_VARIABLE)
+    directory = os.fsdecode(data_dir) if data_dir is not None else os.getenv(DATA_DIR_VARIABLE)
     if not directory:
         raise ValueError(
             f"no dataset directory: pass data_dir, or set the environment variable "
@@ -252,7 +293,13 @@ def load_info(
     if not why_missing(directory, excluded_name(manifest.version)):
         path = os.path.join(directory, excluded_name(manifest.version))
         excluded = _read_parsed(path, lambda data: Excluded.from_json(data, manifest))
-    return DatasetInfo(data_dir=directory, manifest=manifest, excluded=excluded)
+    return DatasetInfo(
+        # The process may change its working directory.
+        data_dir=directory if is_remote(directory) else str(Path(directory).absolute()),
+        manifest=manifest,
+        manifest_sha256=found.manifest_sha256,
+        excluded=excluded,
+    )
 
 
 def _read_parsed(path: str, parse: Callable[[bytes], T]) -> T:

@@ -2,7 +2,6 @@
 
 import functools
 import math
-import threading
 from collections.abc import Collection, Mapping
 from typing import Literal, Self
 
@@ -10,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.records.info import DatasetInfo
-from pipeline.records.open_file import FileState, OpenFile
+from pipeline.records.open_file import OpenFile
 from pipeline.records.read_failure import explain
+from pipeline.records.stored_shards import StoredShards
 from pipeline.records.table import RecordTable, aligned_empty, read_index
-from schemas.example import find_bytes
+from schemas.example import entry_bytes, find_bytes
+from schemas.receipt import id_feature
 from schemas.tfrecord import PAYLOAD_START, unframe
 
 Verify = Literal["first", "always", "never"]
 
-# A process may open 1,024 files on most machines, and some datasets have more shards.
-_OPEN_SHARDS = 256
 _ENCODED = "image/encoded"
 
 
@@ -30,11 +29,11 @@ class UnreadableRecordError(ValueError):
 class PixelReader:
     """Reads pixels of one size by the numbers of their records, and their categories.
 
-    A record is read whole the first time: its checksums are verified, and the place of its pixels
-    is found and kept. Later, the pixels alone are copied from the kernel's cache to where the batch
-    wants them. Files are read by `preadv`, not mapped: a mapped file that is cut off ends the
-    process by SIGBUS, where a read only returns less. What is known of a shard's records is
-    forgotten once the file system says that the file was changed.
+    A record is read whole the first time: its checksums are verified, it must have the categories
+    that the index has for it, and the place of its pixels is found and kept. Later, the pixels
+    alone are copied from the kernel's cache to where the batch wants them. Files are read by
+    `preadv`, not mapped: a mapped file that is cut off ends the process by SIGBUS, where a read
+    only returns less. `StoredShards` refuses files that have changed.
 
     Threads may share the object.
 
@@ -44,6 +43,7 @@ class PixelReader:
 
     def __init__(
         self,
+        info: DatasetInfo,
         table: RecordTable,
         *,
         length: npt.NDArray[np.int32],
@@ -54,6 +54,7 @@ class PixelReader:
         """Reads nothing yet.
 
         Args:
+          info: the dataset.
           table: where the records lie.
           length: bytes of the frame of each record, [records], shard by shard.
           categories: name to value of each record, [records], shard by shard.
@@ -61,15 +62,17 @@ class PixelReader:
           verify: as in `pipeline.config.Reading`.
         """
         self.shape = shape
+        self._info = info
         self._table = table
         self._length = length
         self._categories = categories
         self._verify = verify
         # Byte of its frame at which a record's pixels start; 0 where that is not known yet.
         self._pixel_start = np.zeros(len(table), np.int32)
-        self._states: dict[int, FileState] = {}
-        self._lock = threading.Lock()
-        self._open = functools.lru_cache(_OPEN_SHARDS)(OpenFile)
+        self._shards = StoredShards(info, table.paths)
+        features = {feature.name: feature for feature in info.features}
+        self._id_features = {name: features[id_feature(name)] for name in categories}
+        self._entry_bytes = functools.cache(entry_bytes)
 
     @classmethod
     def load(
@@ -88,7 +91,9 @@ class PixelReader:
             info, split, dict.fromkeys(("length", *columns.values()), np.dtype(np.int32))
         )
         values = {name: found[column] for name, column in columns.items()}
-        return cls(table, length=found["length"], categories=values, shape=shape, verify=verify)
+        return cls(
+            info, table, length=found["length"], categories=values, shape=shape, verify=verify
+        )
 
     def read(
         self, numbers: npt.NDArray[np.int64]
@@ -99,7 +104,8 @@ class PixelReader:
           Pixels, uint8 [n, height, width, channels], and the categories by their names, int64 [n].
 
         Raises:
-          UnreadableRecordError: a record is damaged, or its file is missing or can't be read.
+          UnreadableRecordError: a record is damaged, its file is missing, has changed or can't be
+            read, or the directory no longer holds the version.
         """
         table = self._table
         positions = numbers if table.order is None else table.order[numbers]
@@ -107,15 +113,10 @@ class PixelReader:
         size = math.prod(self.shape)
         # Memory at such an address is taken by TensorFlow as it is.
         pixels = aligned_empty(len(numbers) * size, np.uint8)
-        opened: dict[int, tuple[OpenFile, FileState]] = {}  # each shard is looked at once
+        opened: dict[int, OpenFile] = {}  # each shard is looked at once
+        starts = self._pixel_start[positions]
+        known = (starts > 0) & (self._verify != "always")
         try:
-            # If a shard can't be opened, `position` is that of the first record wanted of it.
-            for shard, position in zip(shards, positions.tolist(), strict=True):  # noqa: B007
-                if shard not in opened:
-                    opened[shard] = self._file(shard)
-            # Only now: the pixels of a file that was changed must be found again.
-            starts = self._pixel_start[positions]
-            known = (starts > 0) & (self._verify != "always")
             # Two threads copy at once as long as neither needs Python, so the loop has nothing in
             # it that can be computed for all records together.
             for shard, position, place, is_known, first in zip(
@@ -127,27 +128,26 @@ class PixelReader:
                 strict=True,
             ):
                 target = pixels.data[first : first + size]
-                file, state = opened[shard]
+                if shard not in opened:
+                    opened[shard] = self._shards.open(shard)
                 if is_known:
-                    file.read_into(target, place)
+                    opened[shard].read_into(target, place)
                 else:
-                    self._read_record(file, state, shard, position, target)
+                    self._read_record(opened[shard], position, target)
         except (OSError, ValueError) as error:
             offset = int(table.offset[position])  # of the record that the loop has come to
             raise UnreadableRecordError(
-                explain(table.paths[shard], table.index_paths[shard], offset)
+                explain(self._info, table.paths[shard], table.index_paths[shard], offset, error)
             ) from error
         values = {name: ids[positions].astype(np.int64) for name, ids in self._categories.items()}
         return pixels.reshape(-1, *self.shape), values
 
-    def _read_record(
-        self, file: OpenFile, state: FileState, shard: int, position: int, target: memoryview
-    ) -> None:
+    def _read_record(self, file: OpenFile, position: int, target: memoryview) -> None:
         """Reads a whole record, copies its pixels into the memory of a batch and keeps their place.
 
         Raises:
           OSError: the file can't be read.
-          ValueError: the record is damaged.
+          ValueError: the record is damaged, or is not the record of the index.
         """
         offset = int(self._table.offset[position])
         framed = np.empty(self._length[position], np.uint8)
@@ -159,32 +159,11 @@ class PixelReader:
             raise ValueError(
                 f"record holds {place.stop - place.start} bytes of pixels, {len(target)} expected"
             )
+        # Names are sorted in a record, and `image/encoded` comes before `receipt/layout_id`.
+        behind = payload[place.stop :].tobytes()
+        for name, feature in self._id_features.items():
+            value = int(self._categories[name][position])
+            if self._entry_bytes(feature, value) not in behind:
+                raise ValueError(f"record has another {name} than the index says")
         target[:] = payload.data[place]
-        with self._lock:
-            # Another thread may have found meanwhile that the file was changed. What was read here
-            # then says nothing of what comes next.
-            if self._states[shard] == state:
-                self._pixel_start[position] = PAYLOAD_START + place.start
-
-    def _file(self, shard: int) -> tuple[OpenFile, FileState]:
-        """Opens a shard, or finds it open, and forgets what was known of it if it was changed.
-
-        Raises:
-          OSError: it is missing, or can't be opened.
-        """
-        path = self._table.paths[shard]
-        file = self._open(path)
-        state = file.state()
-        if state is None:  # what was deleted must not be read any longer, though it could be
-            self._open.cache_clear()
-            file = self._open(path)
-            state = file.state()
-            if state is None:
-                raise FileNotFoundError(path)
-        if self._states.get(shard) != state:
-            with self._lock:
-                if shard in self._states:
-                    ends = self._table.shard_ends
-                    self._pixel_start[ends[shard - 1] if shard else 0 : ends[shard]] = 0
-                self._states[shard] = state
-        return file, state
+        self._pixel_start[position] = PAYLOAD_START + place.start

@@ -7,13 +7,16 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from pipeline.config import Reading
-from pipeline.records.read_failure import ENDED, EXCLUDE, RESUME
+from pipeline.records.info import VERIFY, DatasetInfo
+from pipeline.records.read_failure import EXCLUDE, RESUME
+from pipeline.records.stored_version import StoredVersion
 from pipeline.records.table import ALIGNMENT, RecordTable
 
 _LOCAL_READS = 4  # batches: one at a time is half as fast, more are no faster
 # Blocks. As TensorFlow reads ahead, up to 48 requests are under way; tensorflow-io has 25
 # connections to S3.
 _REMOTE_READS = 16
+_REMOTE_CHECK_EVERY = 64  # batches
 _INT64_BYTES = 8
 _RECORD = tf.TensorSpec([], tf.string)
 
@@ -39,7 +42,9 @@ class RecordReader:
     are under way, each for a block of records and large enough for most.
     """
 
-    def __init__(self, table: RecordTable, reading: Reading, *, mean_bytes: int) -> None:
+    def __init__(
+        self, info: DatasetInfo, table: RecordTable, reading: Reading, *, mean_bytes: int
+    ) -> None:
         self._remote = "://" in table.paths[0]
         self._parallel_reads = reading.parallel_reads or (
             _REMOTE_READS if self._remote else _LOCAL_READS
@@ -49,7 +54,9 @@ class RecordReader:
         )
         with tf.device("CPU"):
             self._shards = _Shards(
+                version=StoredVersion.of(info),
                 paths=tf.constant(table.paths),
+                patterns=tf.constant([glob.escape(path) for path in table.paths]),
                 index_paths=tf.constant(table.index_paths),
                 index_patterns=tf.constant([glob.escape(path) for path in table.index_paths]),
                 index_starts=tf.constant(table.index_starts),
@@ -88,12 +95,27 @@ class RecordReader:
             **(parallel if self._parallel_reads > 1 else {}),
         )
 
+    def check_version(self, batch: tf.Tensor) -> tf.Operation:
+        """Fails if the directory no longer holds the version, once the records were read.
+
+        A request to a store takes long, so there only some batches are checked.
+
+        Args:
+          batch: number of the batch, int64 [].
+        """
+        if not self._remote:
+            return self._shards.version.check()
+        is_due = tf.equal(batch % _REMOTE_CHECK_EVERY, 0)
+        return tf.cond(is_due, self._shards.version.check, tf.no_op)
+
 
 class _Shards(NamedTuple):
     """Tensors of a `RecordTable`, and the size of reads.
 
     Attributes:
+      version: the version of the records.
       paths: string [shards].
+      patterns: glob patterns of the shards, string [shards].
       index_paths: string [shards].
       index_patterns: glob patterns of the index files, string [shards].
       index_starts: int64 [shards, 4].
@@ -104,7 +126,9 @@ class _Shards(NamedTuple):
       buffer_bytes: bytes that a read asks for, int64 []; 0 for no more than it needs.
     """
 
+    version: StoredVersion
     paths: tf.Tensor
+    patterns: tf.Tensor
     index_paths: tf.Tensor
     index_patterns: tf.Tensor
     index_starts: tf.Tensor
@@ -172,14 +196,32 @@ class _Shards(NamedTuple):
         limited = tf.data.experimental.from_variant(variant, _RECORD)
         return limited.ignore_errors(log_warning=True)
 
+    def file_error(self, single: ReadRequest) -> tf.data.Dataset:
+        """Makes an empty dataset, or TensorFlow's error where a file is there but can't be read.
+
+        Such as "/data/receipts-train-00002.tfrecord; Permission denied". The record's own error is
+        ignored in `serve`, as TensorFlow's words for damage name no file.
+        """
+        pattern = tf.gather(self.patterns, single.shard[0])
+        path = tf.gather(self.paths, single.shard)
+        paths = tf.boolean_mask(path, tf.size(tf.io.matching_files(pattern))[None] > 0)
+        return (
+            tf.data.FixedLengthRecordDataset(paths, record_bytes=1, buffer_size=1).take(1).skip(1)
+        )
+
     def fail(self, single: ReadRequest) -> tf.Tensor:
         """Raises the error of a record that can't be read; its id is in the index file."""
         shard = single.shard[0]
-        # A graph can't ask whether a file is there, but it can list those of a pattern.
+        missing = tf.strings.join([tf.gather(self.index_paths, shard), " is missing: ", VERIFY])
+
+        def fail_without_index() -> tf.Tensor:
+            replaced = self.version.why_replaced()
+            return _failure([tf.where(tf.equal(replaced, ""), missing, replaced)])
+
         return tf.cond(
             tf.size(tf.io.matching_files(tf.gather(self.index_patterns, shard))) > 0,
             lambda: self._fail_by_id(single),
-            lambda: _failure([tf.gather(self.index_paths, shard), " ", ENDED]),
+            fail_without_index,
         )
 
     def _fail_by_id(self, single: ReadRequest) -> tf.Tensor:
@@ -268,7 +310,8 @@ def _explanation(shards: _Shards, numbers: tf.Tensor) -> tf.Tensor:
     def attempt(number: tf.Tensor) -> tf.data.Dataset:
         single = shards.requests(number[None])
         named = tf.data.Dataset.from_tensors(single).map(shards.fail)
-        return shards.serve(single).concatenate(named).take(1)
+        error = shards.file_error(single).concatenate(named)
+        return shards.serve(single).concatenate(error).take(1)
 
     def second_attempt(_: tf.Tensor) -> tf.Tensor:
         requested, _ = tf.unique(shards.requests(numbers).shard)

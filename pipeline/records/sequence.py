@@ -1,25 +1,22 @@
 """The records of a split as a sequence, for PyTorch, JAX and Grain: imports no TensorFlow."""
 
-import functools
 import operator
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.records.files import is_remote, reason
-from pipeline.records.info import DATA_DIR_VARIABLE, load_info, why_ended
-from pipeline.records.open_file import OpenFile
+from pipeline.records.files import is_remote
+from pipeline.records.info import DATA_DIR_VARIABLE, load_info
+from pipeline.records.read_failure import explain
+from pipeline.records.stored_shards import StoredShards
 from pipeline.records.table import read_index
 from schemas.example import decode_example
 from schemas.receipt import Feature
 from schemas.tfrecord import unframe
 
-# A process may open 1,024 files on most machines, and some datasets have more shards.
-_OPEN_SHARDS = 256
 _NUMBERS: dict[str, type[np.generic]] = {"int64": np.int64, "float32": np.float32}
 
 
@@ -58,7 +55,7 @@ class Records:
             a file is damaged.
           FileNotFoundError: the directory holds no finished dataset, or a file of it is missing.
         """
-        directory = os.fspath(data_dir) if data_dir is not None else os.getenv(DATA_DIR_VARIABLE)
+        directory = os.fsdecode(data_dir) if data_dir is not None else os.getenv(DATA_DIR_VARIABLE)
         if directory and is_remote(directory):
             raise ValueError(
                 f"Records reads local or mounted files, not {directory}: mount or copy it, or read "
@@ -70,9 +67,10 @@ class Records:
             raise ValueError(f"split {split!r} of {directory} is empty: choose another")
         files, columns = read_index(self.info, split, {"offset": np.int64, "length": np.int32})
         self._paths: tuple[str, ...] = files["paths"]
+        self._index_paths: tuple[str, ...] = files["index_paths"]
         self._shard_ends: npt.NDArray[np.int64] = files["shard_ends"]
         self._offset, self._length = columns["offset"], columns["length"]
-        self._open = functools.lru_cache(_OPEN_SHARDS)(OpenFile)
+        self._shards = StoredShards(self.info, self._paths)
 
     def __len__(self) -> int:
         return len(self._offset)
@@ -82,7 +80,8 @@ class Records:
 
         Raises:
           IndexError: there is no such record.
-          ValueError: the record is damaged, or can't be read, or the version has ended.
+          ValueError: the record is damaged, or can't be read, or the directory no longer holds the
+            version.
         """
         number = operator.index(position)
         if not -len(self) <= number < len(self):
@@ -94,16 +93,11 @@ class Records:
         shard = int(np.searchsorted(self._shard_ends, number, side="right"))
         offset, length = int(self._offset[number]), int(self._length[number])
         try:
-            framed = self._open(self._paths[shard]).read(length, offset)
+            framed = self._shards.open(shard).read(length, offset)
             return decode_record(self.info.features, unframe(framed, offset))
         except (OSError, ValueError) as error:
-            if isinstance(error, FileNotFoundError) and (ended := why_ended(self.info)):
-                raise ValueError(ended) from error
-            fault = reason(error) if isinstance(error, OSError) else error
             raise ValueError(
-                f"{self._paths[shard]}: record {self._position_in_shard(shard, number)} at byte "
-                f"{offset} can't be read: {fault}; python -m beam_jobs.verify tells what is wrong "
-                "with the directory, and with --exclude leaves out what is damaged"
+                explain(self.info, self._paths[shard], self._index_paths[shard], offset, error)
             ) from error
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -111,23 +105,6 @@ class Records:
 
     def __repr__(self) -> str:
         return f"Records({self.info.data_dir!r}, {self.split!r}, version={self.info.version})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_open"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._open = functools.lru_cache(_OPEN_SHARDS)(OpenFile)
-
-    def _position_in_shard(self, shard: int, number: int) -> int:
-        """Returns the row of a record in the index of its shard, which has those left out, too.
-
-        If row 1 of the shard is left out, its records are rows 0, 2, 3, …: the second is row 2.
-        """
-        name = Path(self._paths[shard]).name
-        [stored] = [each for each in self.info.split(self.split).shards if each.name == name]
-        rows = np.delete(np.arange(stored.records), self.info.excluded.positions(name))
-        return int(rows[number - self._shard_ends[shard]])  # from the end of the shard
 
 
 def decode_record(features: tuple[Feature, ...], serialized: bytes) -> dict[str, Any]:

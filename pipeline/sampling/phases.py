@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
+from pipeline.option_checks import check_step
 from pipeline.sampling.plan import BatchPlan
 
 FOREVER = (1 << 63) - 1  # the highest int64
@@ -78,7 +79,12 @@ class PhasedPlan:
         )
 
     def phase(self, step: int) -> Phase:
-        """Finds the phase of a global step."""
+        """Finds the phase of a global step.
+
+        Raises:
+          ValueError: the step is above 2**40.
+        """
+        check_step("step", step)
         return self.phases[bisect_right(self.first_steps, step) - 1]
 
     def from_step(self, step: int) -> tuple[Phase, ...]:

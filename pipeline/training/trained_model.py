@@ -57,7 +57,16 @@ def load_trained_model(
         raise ValueError(
             f"{directory} holds no checkpoint: train longer, or choose the checkpoint {other!r}"
         )
-    info = load_info(data_dir or options["data_dir"], version=trained_version(directory))
+    try:
+        info = load_info(data_dir or options["data_dir"], version=trained_version(directory))
+    except FileNotFoundError as error:
+        if data_dir:
+            raise
+        raise FileNotFoundError(
+            f"{run_dir} was trained on {options['data_dir']}, where there is no finished dataset "
+            "now: name its place by --data-dir of pipeline.export (--init-from takes the exported "
+            "model, too)"
+        ) from error
     task = load_task(options["task"], options["model"])
     with dtype_policy("float32"):  # of all weights, those of mixed precision included
         model = task.build(info)

@@ -58,7 +58,7 @@ def test_a_run_is_told_that_its_version_has_ended(
         assert forget_main([str(data), f"--ids={tmp_path / 'ids.txt'}", "--workers=1"]) == 0
         assert started[0].wait() == 1
         log = started[0].errors()
-    assert "is missing: if receipts had to be forgotten, this version of the dataset has" in log
+    assert f"{data}: version 1 has ended, as receipts in it had to be forgotten" in log
     assert "Traceback" not in log
 
     with pytest.raises(SystemExit):

@@ -76,6 +76,11 @@ def test_input_config(options: dict[str, Any], sentence: str):
             {"alpha": ((1.0, 0), (0.5, 9), (0.0, 9))},
             r"alpha must have phases whose steps ascend, got 1.0@0,0.5@9,0.0@9: put them in order",
         ),
+        (
+            {"alpha": ((1.0, 0), (0.5, 1 << 63))},
+            r"a step of alpha must be at most .* \(2\*\*40\), got",
+        ),
+        ({"alpha": ((1.0, 0), (0.5, -9))}, "a step of alpha must be at least 0, got -9"),
         ({"alpha": ((1.0, 0), (0.5, 9), (0.0, 4))}, "phases whose steps ascend, got 1.0@0,0.5@9,"),
         (
             {"alpha": ()},

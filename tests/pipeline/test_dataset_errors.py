@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import tensorflow as tf
 
 from pipeline.config import Balance, InputConfig, RandomCrop, Reading
 from pipeline.dataset import make_dataset, make_distributed_dataset, make_evaluation_dataset
+from pipeline.records.read_failure import read_failure_in
 from schemas.file_names import shard_name
 from tests.support.dataset_factory import read_index, write_dataset
 
@@ -76,6 +78,15 @@ pytestmark = pytest.mark.slow
             {"global_batch_size": 0}, None, "0 can't be divided by 1 replicas", id="no batch"
         ),
         pytest.param({"start_step": -1}, None, "start_step must be at least 0", id="start"),
+        *(
+            pytest.param(
+                {"start_step": step},
+                None,
+                rf"start_step must be at most 1,099,511,627,776 \(2\*\*40\), got {step}",
+                id=f"start {step}",
+            )
+            for step in ((1 << 40) + 1, 1 << 62, (1 << 63) - 1, 1 << 70)
+        ),
         pytest.param(
             {"start_step": 1.5},
             None,
@@ -106,6 +117,36 @@ def test_errors(directory: Path, options: dict, context: tuple | None, sentence:
             **{"global_batch_size": 10, **options},
             input_context=context and tf.distribute.InputContext(*context),
         )
+
+
+def test_a_context_must_be_one(directory: Path):
+    sentence = "input_context must be of type InputContext, such as InputContext(2, 0, 2), got 3"
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        make_dataset(directory, input_context=3)  # type: ignore[arg-type]
+
+
+def test_the_highest_step_has_a_batch(directory: Path):
+    config = InputConfig(height=8, width=8, features=("step",))
+    dataset = make_dataset(directory, global_batch_size=10, start_step=1 << 40, config=config)
+    assert next(iter(dataset))["step"].numpy().tolist() == [1 << 40] * 10
+
+
+def test_a_dataset_that_was_built_anew_with_other_layouts(tmp_path: Path):
+    """JPEG files that lie where those of the plan lay, with the same label ids of other layouts."""
+    directory = write_dataset(tmp_path / "data", counts={"b": 8, "c": 8}, shards=8)
+    config = InputConfig(height=8, width=8)
+    batches = iter(make_dataset(directory, global_batch_size=4, config=config))
+    next(batches)
+    shutil.rmtree(directory)
+    write_dataset(directory, counts={"a": 8, "b": 8}, shards=8)
+    with pytest.raises(tf.errors.OpError) as raised:
+        list(itertools.islice(batches, 40))  # some were made before
+    sentence = read_failure_in(raised.value)
+    assert sentence is not None
+    # The second one if a batch was made while there was no dataset.
+    assert re.search(
+        "another dataset was built in its place|holds no finished dataset any", sentence
+    )
 
 
 @pytest.mark.parametrize("make", [make_distributed_dataset, make_evaluation_dataset])

@@ -19,10 +19,11 @@ from pipeline.records.table import load_record_table
 if __name__ == "__main__":
     data_dir, parallel_reads = sys.argv[1:]
     load_file_system("s3://receipts")
-    table = load_record_table(load_info(data_dir), "train", InputConfig(height=8, width=8))
+    info = load_info(data_dir)
+    table = load_record_table(info, "train", InputConfig(height=8, width=8))
     table = replace(table, paths=[f"s3://receipts/{Path(path).name}" for path in table.paths])
     reading = Reading(parallel_reads=int(parallel_reads))
-    reader = RecordReader(table, reading, mean_bytes=1000)
+    reader = RecordReader(info, table, reading, mean_bytes=1000)
     numbers = tf.data.Dataset.from_tensors(np.arange(len(table)))
     records = reader.read(numbers, batch_size=len(table), block_length=1)
     print(sum(1 for _ in records))

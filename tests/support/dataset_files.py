@@ -1,6 +1,8 @@
 """Files of a built dataset, read, changed and damaged."""
 
 import json
+import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -96,6 +98,28 @@ def flip(path: Path, position: int) -> None:
     data = bytearray(path.read_bytes())
     data[position] ^= 1
     path.write_bytes(data)
+
+
+def next_tick() -> None:
+    """Waits until the file system's clock moves on, which some kernels count in 10 ms."""
+    time.sleep(0.02)
+
+
+def exchange(path: Path, index: RecordIndex, first: int, second: int) -> None:
+    """Exchanges two records of a shard, in whole frames of equal length, and hides it.
+
+    The time of change is set to what it was, as by `cp -p` or `rsync --times`.
+    """
+    status = path.stat()
+    data = bytearray(path.read_bytes())
+    assert index.length[first] == index.length[second]
+    one, other = (
+        slice(int(index.offset[row]), int(index.offset[row] + index.length[row]))
+        for row in (first, second)
+    )
+    data[one], data[other] = data[other], data[one]
+    path.write_bytes(data)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 @contextmanager

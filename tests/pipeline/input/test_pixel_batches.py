@@ -1,7 +1,10 @@
 """Batches of copied pixels: those of the general reader, with the same errors."""
 
 import dataclasses
+import gc
 import shutil
+import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from pipeline.augmentation.photometric import Brightness
 from pipeline.config import Balance, InputConfig, RandomCrop, Reading
 from pipeline.dataset import make_dataset, make_distributed_dataset, make_evaluation_dataset
 from pipeline.input import python_calls
+from pipeline.input.index_dataset import InputShard
 from pipeline.input.input_pipeline import InputPipeline
 from pipeline.input.pixel_batches import why_parsed
 from pipeline.input.python_calls import get_calls
@@ -24,11 +28,20 @@ from pipeline.records.info import load_info
 from pipeline.records.read_failure import read_failure_in
 from schemas.file_names import shard_name
 from tests.support.dataset_factory import HEIGHT, WIDTH, exclude, read_index, write_dataset
-from tests.support.dataset_files import flip
+from tests.support.dataset_files import exchange, flip
+from tests.support.descriptors import descriptors
 
 pytestmark = pytest.mark.slow
 
 STORED = InputConfig(height=HEIGHT, width=WIDTH, dtype="uint8")
+
+
+SINGLE = InputShard.of(tf.distribute.InputContext())
+STRATEGIES = {
+    "default": tf.distribute.get_strategy,
+    "one device": lambda: tf.distribute.OneDeviceStrategy("CPU:0"),
+    "mirrored": lambda: tf.distribute.MirroredStrategy(["CPU:0"]),
+}
 
 
 @pytest.fixture(scope="module")
@@ -185,9 +198,74 @@ def test_after_a_record_that_cannot_be_read_no_batch_comes(
     assert sentence.startswith(f"{shard}: record ")
     assert sentence.endswith("pipeline.train then goes on with --other-data")
     if fault in ("payload", "length"):
-        assert f" record {index.id(3)} at byte {index.offset[3]} cannot be read; " in sentence
+        assert f" record {index.id(3)} at byte {index.offset[3]} cannot be read: che" in sentence
     later = "an earlier batch could not be made, so this one might not be that of its step"
     assert any(later in error.message for error in errors)
+
+
+def equal_lengths(lengths: list[int]) -> tuple[int, int]:
+    """Returns the first two rows of records of equal length."""
+    return next((lengths.index(n), row) for row, n in enumerate(lengths) if n in lengths[:row])
+
+
+def exchange_records(directory: Path) -> None:
+    for shard in (0, 2, 3):  # no record of which is left out
+        index = read_index(directory, shard)
+        rows = equal_lengths(index.length.tolist())
+        exchange(directory / shard_name("train", shard), index, *rows)
+
+
+def build_anew(directory: Path) -> None:
+    """Builds a dataset whose records are as long, but whose layouts are others."""
+    shutil.rmtree(directory)
+    write_dataset(directory, raw=True, counts={"gamma": 20, "omega": 9, "alpha": 2, "delta": 1})
+
+
+def delete_linked(directory: Path) -> None:
+    """Deletes shards as `forget` does, where a backup has hard links of them."""
+    for shard in range(4):
+        path = directory / shard_name("train", shard)
+        (directory.parent / path.name).hardlink_to(path)
+        path.unlink()
+
+
+@pytest.mark.parametrize("portable", [False, True], ids=["copied", "parsed"])
+@pytest.mark.parametrize("steps_before", [0, 9])
+@pytest.mark.parametrize(
+    "change",
+    [exchange_records, build_anew, delete_linked, lambda folder: folder.rename(f"{folder}-moved")],
+    ids=["exchanged", "built anew", "deleted", "renamed"],
+)
+def test_a_batch_of_files_that_change_is_right_or_an_error(
+    copy: Path, change: Callable[[Path], None], steps_before: int, portable: bool
+):
+    """Right ones are those of the plan, but records of one layout may have been exchanged."""
+    config = dataclasses.replace(STORED, reading=Reading(portable=portable))
+    expected = list(make_dataset(copy, global_batch_size=6, config=config).take(60))
+    batches = iter(make_dataset(copy, global_batch_size=6, config=config))
+    for _ in range(steps_before):
+        next(batches)
+    change(copy)
+    pairs = {pair for batch in expected for pair in pairs_of(batch)}
+    ended = False
+    for images, labels in expected[steps_before:]:
+        try:
+            batch = next(batches)
+        except tf.errors.OpError:
+            ended = True
+            break
+        if change is exchange_records:
+            assert pairs_of(batch) <= pairs
+        else:
+            np.testing.assert_array_equal(batch[0], images)
+            np.testing.assert_array_equal(batch[1], labels)
+    assert ended or change not in (build_anew, delete_linked)
+
+
+def pairs_of(batch: tuple[tf.Tensor, tf.Tensor]) -> set[tuple[int, int]]:
+    """Returns the shade of each image's box, by which records differ, with its label."""
+    shades = tf.reduce_min(batch[0], axis=[1, 2, 3])
+    return set(zip(shades.numpy().tolist(), batch[1].numpy().tolist(), strict=True))
 
 
 def test_an_iterator_can_be_checkpointed(pixels: Path, tmp_path: Path):
@@ -219,6 +297,42 @@ def test_a_strategy_may_have_a_pipeline_for_each_replica(pixels: Path):
     for pair, _ in zip(zip(*datasets, strict=False), range(5), strict=False):
         local = [tf.nest.map_structure(strategy.experimental_local_results, each) for each in pair]
         tf.nest.map_structure(np.testing.assert_array_equal, *local)
+
+
+def test_a_dataset_ends_with_its_iterators(pixels: Path):
+    """What it keeps: files of the shards, and columns of the index."""
+    ended = []
+    for start_step in range(3):
+        pipeline = InputPipeline.load(load_info(pixels), "train", 8, STORED)
+        ended.append(weakref.ref(pipeline.pixel_reader))
+        dataset = pipeline.training(SINGLE, seed=0, start_step=start_step)
+        del pipeline
+        for _ in dataset.take(5):
+            assert descriptors(pixels) > 0
+        del dataset
+    # A reader ends when TensorFlow's last thread has left the iterator.
+    for _ in range(100):
+        gc.collect()
+        if not any(reader() for reader in ended):
+            break
+        time.sleep(0.1)
+    assert not any(reader() for reader in ended)
+    assert descriptors(pixels) == 0
+
+
+@pytest.mark.parametrize("make_strategy", STRATEGIES.values(), ids=STRATEGIES)
+def test_an_iterator_keeps_its_dataset(
+    pixels: Path, make_strategy: Callable[[], tf.distribute.Strategy]
+):
+    """Keras begins another session meanwhile, and TensorFlow forgets its functions."""
+    strategy = make_strategy()
+    batches = iter(make_distributed_dataset(strategy, pixels, global_batch_size=8, config=STORED))
+    expected = iter(make_dataset(pixels, global_batch_size=8, config=STORED))
+    tf.keras.backend.clear_session()
+    for _ in range(30):
+        gc.collect()
+        images = strategy.experimental_local_results(next(batches)[0])
+        np.testing.assert_array_equal(tf.concat(images, axis=0), next(expected)[0])
 
 
 def test_no_thread_enters_python_when_it_is_about_to_end(pixels: Path):

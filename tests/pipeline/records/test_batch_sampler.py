@@ -304,6 +304,10 @@ def test_how_many_batches_there_are(records: Records):
         ({"world_size": 2, "rank": 2}, "rank must be 0 to 1 with world_size 2, got 2"),
         ({"rank": -1}, "rank must be at least 0, got -1"),
         ({"start_step": -1}, "start_step must be at least 0, got -1"),
+        (
+            {"start_step": 1 << 62},
+            f"start_step must be at most 1,099,511,627,776 (2**40), got {1 << 62}",
+        ),
         ({"steps": 0}, "steps must be at least 1, got 0"),
         ({"seed": 1.5}, "seed must be an integer, such as 0, got 1.5"),
         ({"balance": 0.5}, "balance must be of type Balance, such as Balance(alpha=0.3), got 0.5"),
@@ -312,6 +316,20 @@ def test_how_many_batches_there_are(records: Records):
 def test_arguments_that_do_not_fit(records: Records, options: dict, sentence: str):
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         BatchSampler(records, **options)
+
+
+def test_a_step_beyond_the_highest(records: Records):
+    """Products of the step would not fit into 64 bits."""
+    highest = BatchSampler(records, global_batch_size=4, start_step=1 << 40)
+    assert len(highest[0]) == 4
+    with pytest.raises(ValueError, match=r"^step must be at most 1,099,511,627,776 \(2\*\*40\)"):
+        highest[1000]
+
+
+def test_records_must_be_records():
+    sentence = "records must be of type Records, such as Records('data/receipts', 'train'), got [1"
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
+        BatchSampler([1, 2, 3])  # type: ignore[arg-type]
 
 
 def test_a_category_that_is_not_there(records: Records):

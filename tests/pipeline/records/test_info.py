@@ -28,6 +28,30 @@ def test_directory_comes_from_the_environment(directory: Path, monkeypatch: pyte
     assert load_info().data_dir == str(directory)
 
 
+def test_a_directory_may_be_relative_and_given_as_bytes(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Files are found after the process has changed its working directory."""
+    monkeypatch.chdir(directory.parent)
+    infos = [
+        load_info(path) for path in (directory.name, f"./{directory.name}/", Path(directory.name))
+    ]
+    infos.append(load_info(directory.name.encode()))  # type: ignore[arg-type]
+    records = Records(directory.name, "train")
+    monkeypatch.chdir(tmp_path)
+    assert {info.data_dir for info in infos} == {str(directory)}
+    assert len(infos[0].record_index("train")) == len([*records]) == 32
+
+
+def test_an_index_of_another_dataset_is_refused(directory: Path, tmp_path: Path):
+    info = load_info(shutil.copytree(directory, tmp_path / "copy"))
+    index = Path(info.data_dir, info.split("train").shards[0].index_name)
+    flip(index, index.stat().st_size - 100)
+    for read in (lambda: info.positions("train", {"alpha-4"}), lambda: info.record_index("train")):
+        with pytest.raises(ValueError, match="has another checksum than the manifest says: resto"):
+            read()
+
+
 def test_positions_are_those_of_records(directory: Path, tmp_path: Path):
     copy = Path(shutil.copytree(directory, tmp_path / "copy"))
     exclude(copy, {0: [1, 2], 2: [0]})

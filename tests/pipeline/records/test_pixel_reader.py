@@ -1,7 +1,6 @@
 """Pixels by record number: the right ones, verified as often as asked for, and named errors."""
 
 import itertools
-import os
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,14 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.records import pixel_reader
-from pipeline.records.info import load_info
+from pipeline.records import open_file
+from pipeline.records.info import NEWEST, load_info
 from pipeline.records.pixel_reader import PixelReader, UnreadableRecordError, Verify
+from pipeline.records.read_failure import EXCLUDE
 from pipeline.records.sequence import Records
 from pipeline.records.table import RecordTable
-from schemas.file_names import shard_name
+from schemas.file_names import COMPLETED, shard_name
+from schemas.versions import Versions
 from tests.support.dataset_factory import HEIGHT, WIDTH, exclude, read_index, write_dataset
-from tests.support.dataset_files import FAULTS, damaged
+from tests.support.dataset_files import FAULTS, damaged, exchange, flip, next_tick
 
 SHAPE = (HEIGHT, WIDTH, 3)
 
@@ -77,7 +78,7 @@ def test_a_table_by_layout_numbers_records_otherwise(directory: Path):
 
 def test_threads_share_a_reader(directory: Path, monkeypatch: pytest.MonkeyPatch):
     """Also where files are closed again and again, as there may be too many of them."""
-    monkeypatch.setattr(pixel_reader, "_OPEN_SHARDS", 2)
+    monkeypatch.setattr(open_file, "_MOST_OPEN", 2)
     reader, records = reader_of(directory), Records(directory, "train")
     orders = [np.random.default_rng(seed).permutation(32) for seed in range(40)]
     with ThreadPoolExecutor(8) as pool:
@@ -86,22 +87,32 @@ def test_threads_share_a_reader(directory: Path, monkeypatch: pytest.MonkeyPatch
             np.testing.assert_array_equal(pixels, expected)
 
 
+CHANGED = "the file was changed, and is not the one of the build any more"
+REASONS = {
+    "payload": "checksum of the record's bytes is wrong",
+    "checksum": "checksum of the record's bytes is wrong",
+    "length": "checksum of the record's length is wrong",
+    "checksum of length": "checksum of the record's length is wrong",
+    "missing file": "No such file or directory",
+}
+
+
 @pytest.mark.parametrize("read_before", [False, True], ids=["first", "later"])
 def test_an_error_names_the_record(directory: Path, read_before: bool):
     index, path = read_index(directory, 2), directory / shard_name("train", 2)
     for fault, position in itertools.product((*FAULTS, "missing file"), (0, 3, 7)):
-        os.utime(path, (1, 1))  # some file systems do not tell times of a few milliseconds apart
         reader = reader_of(directory)
         if read_before:
             reader.read(np.arange(32))
+        next_tick()
         offset, length = int(index.offset[position]), int(index.length[position])
         with damaged(path, fault, offset, length), pytest.raises(UnreadableRecordError) as raised:
             reader.read(np.array([0, 31, 16 + position]))
+        is_changed = read_before and fault != "missing file"
+        reason = CHANGED if is_changed else REASONS.get(fault, "file ends inside a record")
         assert str(raised.value) == (
-            f"{path}: record {index.id(position)} at byte {offset} cannot be read; python -m "
-            "beam_jobs.verify tells what is wrong with it, and with --exclude leaves out all "
-            "that is damaged, records of a missing shard too; pipeline.train then goes on with "
-            "--other-data"
+            f"{path}: record {index.id(position)} at byte {offset} cannot be read: {reason}; "
+            f"{EXCLUDE}"
         ), fault
         assert_reads(reader, Records(directory, "train"), range(32))
 
@@ -114,11 +125,12 @@ def test_what_was_forgotten_is_not_read_any_longer(tmp_path: Path, directory: Pa
     shard = load_info(copy).split("train").shards[2]
     for name in shard.files:
         (copy / name).unlink()
+    ended = Versions.first(b"").adding(2, b"another").ending([1])
+    (copy / COMPLETED).write_bytes(ended.to_bytes())
     with pytest.raises(UnreadableRecordError) as raised:
         reader.read(np.array([16]))
-    assert str(raised.value).startswith(
-        f"{copy / shard.index_name} is missing: if receipts had to be forgotten, this version of "
-        "the dataset has ended"
+    assert str(raised.value) == (
+        f"{copy}: version 1 has ended, as receipts in it had to be forgotten: {NEWEST}"
     )
 
 
@@ -128,58 +140,40 @@ def test_without_an_index_that_can_be_read_the_place_is_named(tmp_path: Path, di
     shard = load_info(copy).split("train").shards[2]
     (copy / shard.name).unlink()
     (copy / shard.index_name).write_bytes(b"nothing")
-    with pytest.raises(UnreadableRecordError, match="the record at byte 0 cannot be read; python"):
+    with pytest.raises(UnreadableRecordError, match="the record at byte 0 cannot be read: No such"):
         reader.read(np.array([16]))
 
 
-def flip_unseen(path: Path, position: int) -> None:
-    """Changes a byte without a trace in the file's time, as a failing disk does."""
-    before = path.stat()
-    data = bytearray(path.read_bytes())
-    data[position] ^= 1
-    path.write_bytes(data)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-
-
 @pytest.mark.parametrize(
-    ("verify", "read_before", "is_noticed"),
-    [
-        ("first", False, True),
-        ("first", True, False),
-        ("always", False, True),
-        ("always", True, True),
-        ("never", False, False),
-        ("never", True, False),
-    ],
+    ("verify", "is_noticed"), [("first", True), ("always", True), ("never", False)]
 )
-def test_checksums_are_verified_as_often_as_asked_for(
-    tmp_path: Path, directory: Path, verify: Verify, read_before: bool, is_noticed: bool
+def test_records_are_verified_when_they_are_first_read(
+    tmp_path: Path, directory: Path, verify: Verify, is_noticed: bool
 ):
     copy = Path(shutil.copytree(directory, tmp_path / "receipts"))
     reader = reader_of(copy, verify)
     whole, _ = reader_of(copy).read(np.array([1]))
-    if read_before:
-        reader.read(np.arange(32))
-    flip_unseen(copy / shard_name("train", 0), int(read_index(copy, 0).offset[1]) + 1000)
+    flip(copy / shard_name("train", 0), int(read_index(copy, 0).offset[1]) + 1000)
     if is_noticed:
-        with pytest.raises(UnreadableRecordError, match="cannot be read"):
+        with pytest.raises(UnreadableRecordError, match="checksum of the record's bytes is wrong"):
             reader.read(np.array([1]))
     else:
         pixels, _ = reader.read(np.array([1]))
         assert (pixels != whole).sum() == 1
 
 
-def test_a_file_that_was_changed_is_verified_again(tmp_path: Path, directory: Path):
-    copy = Path(shutil.copytree(directory, tmp_path / "receipts"))
-    reader = reader_of(copy)
-    path = copy / shard_name("train", 0)
-    os.utime(path, (1, 1))
-    reader.read(np.arange(32))
-    flip_unseen(path, int(read_index(copy, 0).offset[1]) + 1000)
-    os.utime(path)
-    with pytest.raises(UnreadableRecordError, match="cannot be read"):
-        reader.read(np.array([1]))
-    assert_reads(reader, Records(copy, "train"), [0, 2, 9])
+def test_records_of_another_layout_than_in_the_index_are_refused(tmp_path: Path):
+    """Every record is whole, and as long as the index says."""
+    directory = write_dataset(tmp_path / "data", counts={"a": 4, "b": 4}, shards=1, raw=True)
+    exchange(directory / shard_name("train", 0), read_index(directory, 0), 0, 7)
+    records = Records(directory, "train")
+    assert [records[number]["receipt/layout"] for number in (0, 7)] == ["b", "a"]
+    for verify in ("first", "always", "never"):
+        reader = reader_of(directory, verify)
+        for number in (0, 7):
+            with pytest.raises(UnreadableRecordError, match="another layout than the index says"):
+                reader.read(np.array([number]))
+        assert_reads(reader, records, range(1, 7))
 
 
 def test_pixels_of_another_size_are_an_error(directory: Path):

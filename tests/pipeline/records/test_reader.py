@@ -14,13 +14,14 @@ import tensorflow as tf
 from pipeline.config import InputConfig, Reading
 from pipeline.dataset import make_dataset
 from pipeline.input.index_dataset import InputShard, training_records
-from pipeline.records.info import load_info
-from pipeline.records.read_failure import read_failure_in
+from pipeline.records.info import GONE, NEWEST, VERIFY, load_info
+from pipeline.records.read_failure import STORAGE, read_failure_in
 from pipeline.records.reader import RecordReader, _explanation, _read, _records
 from pipeline.records.table import RecordTable, load_record_table, make_plan
 from pipeline.sampling.integer_math import NUMPY
-from schemas.file_names import index_name, shard_name
+from schemas.file_names import COMPLETED, index_name, shard_name
 from schemas.index import RecordIndex
+from schemas.versions import Versions
 from tests.support.dataset_factory import exclude, read_index, write_dataset
 from tests.support.dataset_files import FAULTS, damaged
 
@@ -64,6 +65,11 @@ def expected(
     ]
 
 
+def reader_of(table: RecordTable, reading: Reading) -> RecordReader:
+    info = load_info(Path(table.paths[0]).parent)
+    return RecordReader(info, table, reading, mean_bytes=1000)
+
+
 def reading(
     table: RecordTable,
     vectors: list[np.ndarray],
@@ -72,7 +78,7 @@ def reading(
     parallel_reads: int | None = None,
 ) -> tf.data.Dataset:
     """The records of batches of numbers."""
-    reader = RecordReader(table, Reading(parallel_reads=parallel_reads), mean_bytes=1000)
+    reader = reader_of(table, Reading(parallel_reads=parallel_reads))
     numbers = tf.data.Dataset.from_tensor_slices(np.stack(vectors))
     return reader.read(numbers, batch_size=len(vectors[0]), block_length=block_length)
 
@@ -133,7 +139,7 @@ def test_any_number_of_shards_and_pipelines(tmp_path: Path, shards: int):
     for number in {0, pipelines // 3, pipelines - 1}:
         part = InputShard.of(tf.distribute.InputContext(pipelines, number, pipelines))
         records = training_records(table, phased, part, start_step=0)
-        reader = RecordReader(table, config.reading, mean_bytes=1000)
+        reader = reader_of(table, config.reading)
         dataset = reader.read(records, batch_size=64 // pipelines, block_length=1)
         dataset = dataset.take(192 // pipelines)
         batches = [
@@ -189,21 +195,55 @@ def iter_into(dataset: tf.data.Dataset, found: list[bytes]) -> Iterator[bytes]:
 SECOND = "receipts-train.* could be read at the second attempt only: make the dataset again, with"
 
 
-def test_a_shard_that_was_forgotten_with_its_index_is_explained(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("completed", "sentence"),
+    [
+        (
+            Versions.first(b"").adding(2, b"another").adding(12, b"third").ending([1]),
+            "{}: version 1 has ended, as receipts in it had to be forgotten: {newest}",
+        ),
+        (
+            Versions.first(b"").adding(2, b"another").adding(12, b"third").ending([2, 12]),
+            "{} holds another dataset by now, built in its place: {newest}",
+        ),
+        (None, "{} holds no finished dataset any more (no file COMPLETED): {gone}"),
+        ("as it was", "{}/{index} is missing: {verify}"),
+    ],
+)
+def test_a_shard_that_is_gone_with_its_index_is_explained(
+    tmp_path: Path, completed: Versions | str | None, sentence: str
+):
     directory = write_dataset(tmp_path / "wi[l]d" / "data")
-    table = RecordTable.in_blocks(load_info(directory), "train", block_length=1)
-    numbers = np.arange(load_info(directory).records("train"))
+    info = load_info(directory)
+    table = RecordTable.in_blocks(info, "train", block_length=1)
+    numbers = np.arange(info.records("train"))
     dataset = reading(table, [numbers], block_length=1, parallel_reads=1)
-    shard = load_info(directory).split("train").shards[2]
+    shard = info.split("train").shards[2]
     for name in shard.files:
         (directory / name).unlink()
+    if completed is None:
+        (directory / COMPLETED).unlink()
+    elif isinstance(completed, Versions):
+        (directory / COMPLETED).write_bytes(completed.to_bytes())
     with pytest.raises(tf.errors.InvalidArgumentError) as raised:
         list(dataset.as_numpy_iterator())
-    assert (
-        f"{directory / shard.index_name} is missing: if receipts had to be forgotten, this "
-        "version of the dataset has ended"
-    ) in str(raised.value)
-    assert (read_failure_in(raised.value) or "").endswith("verify tells what is wrong")
+    assert read_failure_in(raised.value) == sentence.format(
+        directory, index=shard.index_name, newest=NEWEST, gone=GONE, verify=VERIFY
+    )
+
+
+@pytest.mark.parametrize("block_length", [1, 8])
+def test_an_error_of_the_file_system_is_told(tmp_path: Path, block_length: int):
+    """A folder in place of the file: what nobody can read, whoever runs the tests."""
+    directory = write_dataset(tmp_path / "wi[l]d" / "data")
+    table = RecordTable.in_blocks(load_info(directory), "train", block_length=block_length)
+    dataset = reading(table, [np.arange(32)], block_length=block_length)
+    shard = directory / shard_name("train", 2)
+    shard.unlink()
+    shard.mkdir()
+    with pytest.raises(tf.errors.OpError) as raised:
+        list(dataset.as_numpy_iterator())
+    assert read_failure_in(raised.value) == f"{shard} cannot be read: Is a directory; {STORAGE}"
 
 
 BEHIND = "an earlier record of this batch cannot be read: make the dataset again, with start_step"
@@ -212,7 +252,7 @@ BEHIND = "an earlier record of this batch cannot be read: make the dataset again
 def test_what_is_readable_again_is_no_reason_to_go_on(directory: Path):
     """The run was cut short, so the records after it would not be the plan's."""
     table = RecordTable.in_blocks(load_info(directory), "train", block_length=4)
-    reader = RecordReader(table, Reading(), mean_bytes=1000)
+    reader = reader_of(table, Reading())
     with pytest.raises(tf.errors.InvalidArgumentError, match=SECOND):
         list(_records(_explanation, reader._shards, tf.range(4, 8, dtype=tf.int64)))
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.records import sequence
+from pipeline.records import open_file
+from pipeline.records.read_failure import EXCLUDE
 from pipeline.records.sequence import Records
 from schemas.file_names import COMPLETED
 from schemas.receipt import Label
@@ -28,10 +29,7 @@ from tests.support.dataset_factory import (
 from tests.support.dataset_files import MANIFEST, flip, index_of, manifest_of, offset_of, records_of
 from tests.support.processes import run_python
 
-REPAIR = (
-    "python -m beam_jobs.verify tells what is wrong with the directory, and with --exclude leaves "
-    "out what is damaged"
-)
+CHANGED = "cannot be read: the file was changed, and is not the one of the build any more"
 DAMAGED = 2  # shard of which `dataset_files` damages records
 
 
@@ -102,7 +100,7 @@ def test_records_that_are_excluded_have_no_position(copy: Path):
 
 
 def test_threads_read_at_the_same_time(records: Records, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sequence, "_OPEN_SHARDS", 1)
+    monkeypatch.setattr(open_file, "_MOST_OPEN", 1)
     few_open = pickle.loads(pickle.dumps(records))  # files are closed while others read them
     order = np.random.default_rng(0).integers(0, len(records), 2000).tolist()
     with ThreadPoolExecutor(8) as pool:
@@ -153,7 +151,8 @@ def test_a_damaged_record_is_named(copy: Path, where: int, fault: str):
     flip(path, offset + where)
     records = Records(copy, "train")
     number = 16 + 3  # rows 0, 2, 3 of the shard come before
-    sentence = f"{path}: record 5 at byte {offset} can't be read: {fault}; {REPAIR}"
+    name = index_of(copy).id(5)
+    sentence = f"{path}: record {name} at byte {offset} cannot be read: {fault}; {EXCLUDE}"
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         records[number]
     assert len([records[each] for each in range(30) if each != number]) == 29
@@ -162,33 +161,60 @@ def test_a_damaged_record_is_named(copy: Path, where: int, fault: str):
 def test_a_shard_that_ends_too_early(copy: Path):
     path = copy / manifest_of(copy).splits["train"].shards[DAMAGED].name
     path.write_bytes(path.read_bytes()[:-10])
-    length = int(index_of(copy).length[7]) - 16
-    sentence = f": record 7 at byte {offset_of(copy, 7)} can't be read: record holds {length} bytes"
+    index = index_of(copy)
+    length = int(index.length[7]) - 16
+    sentence = (
+        f": record {index.id(7)} at byte {index.offset[7]} cannot be read: record holds {length} "
+    )
     with pytest.raises(ValueError, match=re.escape(sentence)):
         Records(copy, "train")[23]
 
 
 def test_a_shard_that_is_not_there(copy: Path):
     path = copy / manifest_of(copy).splits["train"].shards[1].name
+    stored_id = stored_ids(copy)[1][2]
     path.unlink()
     records = Records(copy, "train")
-    sentence = f"{path}: record 2 at byte "
+    sentence = f"{path}: record {stored_id} at byte "
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}.*: No such file or directory; "):
         records[10]
 
 
 def test_a_version_that_has_ended(copy: Path):
+    """Although the files are open, and have other hard links."""
     records = Records(copy, "train")
-    manifest = manifest_of(copy)
-    for name in manifest.splits["train"].shards[1].files:
+    assert len(ids(records)) == 32
+    for name in manifest_of(copy).splits["train"].shards[1].files:
+        (copy.parent / name).hardlink_to(copy / name)
         (copy / name).unlink()
     ended = Versions.first(b"").adding(2, b"another").ending([1])
     (copy / COMPLETED).write_bytes(ended.to_bytes())
     sentence = (
-        f"{copy}: version 1 has ended, as receipts in it had to be forgotten: choose one of 2"
+        f"{copy}: version 1 has ended, as receipts in it had to be forgotten: make the dataset "
+        "again to read its newest version, with which pipeline.train goes on by --other-data"
     )
-    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         records[10]
+
+
+@pytest.mark.parametrize("pickled", [False, True])
+@pytest.mark.parametrize("read_before", [False, True])
+def test_a_dataset_that_was_built_in_its_place(
+    copy: Path, tmp_path: Path, read_before: bool, pickled: bool
+):
+    """Records of the same lengths, but of other layouts."""
+    records = Records(copy, "train")
+    if read_before:
+        ids(records)
+    shutil.rmtree(copy)
+    write_dataset(copy, counts={"beta": 20, "gamm": 9, "delta": 3})
+    if pickled:
+        records = pickle.loads(pickle.dumps(records))
+    for number in range(len(records)):
+        is_open = read_before and not pickled
+        sentence = CHANGED if is_open else f"^{re.escape(str(copy))} holds another dataset by now"
+        with pytest.raises(ValueError, match=sentence):
+            records[number]
 
 
 def test_no_dataset(tmp_path: Path):
