@@ -19,6 +19,7 @@ from pipeline.input.fit import fit_image, fit_rectangle
 from pipeline.records.info import DatasetInfo
 
 _JPEG_RATIOS = (1, 2, 4, 8)  # at which the decoder can shrink
+_MOST_DECODES = 1024  # beyond it, cores wait at most for one image at the end of a batch
 _NEXT_DECODES = 4  # per core, of the next batch: the last images of a batch don't fill all cores
 # A side of 1023 pixels is as good as one of 1024. For the other number see docs/benchmarks.md.
 _MIN_AREA, _MIN_SIDE = 0.98**2, 0.75
@@ -72,11 +73,19 @@ def decode_batches(
         return decode_record(**record, info=info, config=config, names=names)
 
     decoded = tf.data.Dataset.zip(zipped)
-    # TensorFlow fuses `map` and `batch`, and begins the next batch only if more calls are allowed
-    # than a batch has images; AUTOTUNE allows one per core.
-    calls = config.parallel_decodes or batch_size + _NEXT_DECODES * len(os.sched_getaffinity(0))
+    calls = config.parallel_decodes or parallel_decodes(batch_size)
     images = decoded.map(decode, num_parallel_calls=calls, deterministic=True)
     return images.batch(batch_size, drop_remainder=True)
+
+
+def parallel_decodes(batch_size: int) -> int:
+    """Returns the number of images that are decoded at a time.
+
+    TensorFlow fuses `map` and `batch`, and begins the next batch only if more calls are allowed
+    than a batch has images; AUTOTUNE allows one per core. But each call that waits for a core holds
+    the file of its image: a batch of 20,000 would hold some GB of them.
+    """
+    return min(batch_size, _MOST_DECODES) + _NEXT_DECODES * len(os.sched_getaffinity(0))
 
 
 def decode_record(

@@ -16,7 +16,13 @@ import tensorflow as tf
 
 from pipeline.config import InputConfig
 from pipeline.dataset import make_dataset
-from pipeline.input.decode import decode_batches, decode_jpeg, jpeg_image, raw_images
+from pipeline.input.decode import (
+    decode_batches,
+    decode_jpeg,
+    jpeg_image,
+    parallel_decodes,
+    raw_images,
+)
 from pipeline.input.fit import fit_boxes, fit_rectangle
 from pipeline.records.info import load_info
 from tests.support.dataset_factory import write_dataset
@@ -239,3 +245,13 @@ def test_a_batch_is_begun_before_the_one_before_is_taken(asked: int | None, tmp_
     assert taken >= most
     if asked == 1:
         assert taken == most
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "decodes"), [(1, 33), (32, 64), (1024, 1056), (10**6, 1056)]
+)
+def test_the_files_of_a_large_batch_are_not_all_in_memory(
+    batch_size: int, decodes: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    assert parallel_decodes(batch_size) == decodes
