@@ -83,7 +83,8 @@ NODE = "\n\t [[{{node ReadFile}}]] [Op:IteratorGetNext] name: "
         ),
         (
             f"{PREFIX}Error in user-defined function passed to ParallelMapDatasetV2:9 "
-            f"transformation with iterator: Iterator::Root::Scan: /d/a.tfrecord; Too many open files{NODE}",
+            "transformation with iterator: Iterator::Root::Scan: /d/a.tfrecord; "
+            f"Too many open files{NODE}",
             f"/d/a.tfrecord cannot be read: Too many open files; {OPEN_FILES}",
         ),
         (
