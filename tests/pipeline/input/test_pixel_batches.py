@@ -300,7 +300,7 @@ def test_a_strategy_may_have_a_pipeline_for_each_replica(pixels: Path):
 
 
 def test_a_dataset_ends_with_its_iterators(pixels: Path):
-    """What it keeps: files of the shards, and columns of the index."""
+    """Its reader holds files of the shards, and columns of the index."""
     ended = []
     for start_step in range(3):
         pipeline = InputPipeline.load(load_info(pixels), "train", 8, STORED)
