@@ -31,13 +31,13 @@ def begin_program(signals: tuple[signal.Signals, ...] = STOP_SIGNALS) -> None:
     thousands of objects that stay; to look through them again and again would take a quarter of the
     time.
     """
-    open_standard_files()
+    _open_standard_files()
     for stop_signal in signals:
         signal.signal(stop_signal, _leave)
     gc.disable()
 
 
-def open_standard_files() -> None:
+def _open_standard_files() -> None:
     """Opens those of standard input, output and error that are closed, to lead nowhere.
 
     Otherwise a file of the program would get the number. What a library prints would go into it.

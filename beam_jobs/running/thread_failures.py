@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Self
 
-from beam_jobs.errors import is_short_of_resources
+from beam_jobs.errors import NO_THREAD
 
 
 def check_threads(count: int) -> None:
@@ -56,7 +56,7 @@ class ThreadFailures:
 
     def _keep(self, failure: threading.ExceptHookArgs) -> None:
         self._kept.append(failure)
-        if failure.exc_value and is_short_of_resources(failure.exc_value):
+        if NO_THREAD in str(failure.exc_value):
             self._end_workers()
 
     def __enter__(self) -> Self:

@@ -55,8 +55,8 @@ def test_python_says_it_in_these_words():
     ("error", "ends"),
     [
         (RuntimeError(NO_THREAD), True),
-        (MemoryError(), True),
-        (BlockingIOError(11, "Resource temporarily unavailable"), True),
+        (MemoryError(), False),
+        (BlockingIOError(11, "Resource temporarily unavailable"), False),
         (RuntimeError("Channel closed prematurely."), False),
         (OSError(28, "No space left on device"), False),
     ],
