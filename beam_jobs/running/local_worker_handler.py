@@ -1,6 +1,7 @@
 """Beam's side of a local worker process."""
 
 import threading
+from contextlib import suppress
 from typing import Any, Self
 
 from apache_beam.portability.api import beam_fn_api_pb2
@@ -87,10 +88,17 @@ class LocalWorkerHandler(GrpcWorkerHandler):
             self._watching.join()
         if self._is_lost:
             # Beam waits for the ends of a lost worker's streams, and of the threads of its own
-            # servers. None may come where threads can't start. Servers that are freed end, too.
-            self._grpc_server.close = lambda: None
+            # servers. None may come where threads can't start.
+            self._grpc_server.close = self._stop_servers
         else:
             super().close()
+
+    def _stop_servers(self) -> None:
+        """Stops the servers of the job, and waits for none of them."""
+        server = self._grpc_server
+        for name in ("control", "data", "state", "logging"):
+            with suppress(RuntimeError):  # it needs a thread for that: it ends with the process
+                getattr(server, f"{name}_server").stop(0)
 
     def stop_worker(self) -> None:
         """Does nothing: `close` has waited for the worker."""
