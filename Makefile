@@ -81,7 +81,7 @@ test-pillows: .venv-build/ready
 	rm -rf $(PILLOWS)
 	$(UV) pip install --quiet --python .venv-build/bin/python --no-deps --target $(PILLOWS)/oldest pillow==11.0.0 simplejpeg==1.8.0
 	$(UV) pip install --quiet --python .venv-build/bin/python --no-deps --target $(PILLOWS)/newest pillow simplejpeg
-	for end in oldest newest; do PYTHONPATH=$(PILLOWS)/$$end .venv-build/bin/python -m pytest -n $(JOBS) --dist loadfile \
+	for end in oldest newest; do PYTHONPATH=$(CURDIR)/$(PILLOWS)/$$end .venv-build/bin/python -m pytest -n $(JOBS) --dist loadfile \
 	  tests/beam_jobs/images tests/end_to_end/test_odd_files.py || exit 1; done
 
 # tillroll beside other input pipelines, on a dataset directory: make peers DATA=data/receipts

@@ -72,6 +72,18 @@ def swapped_profile() -> bytes:
         pytest.param(
             with_info(filled("L", 9), transparency=9), "L", 255, id="L_with_a_transparent_gray"
         ),
+        pytest.param(
+            with_info(filled("RGB", (1, 2, 3)), transparency=(0x1FF, 0x200, 0x301)),
+            "RGB",
+            (255,) * 3,
+            id="RGB_with_a_transparent_color_of_16_bits",
+        ),
+        pytest.param(
+            with_info(array(12_345, "uint16"), transparency=12_345),
+            "L",
+            255,
+            id="I;16_with_a_transparent_gray",
+        ),
         pytest.param(filled("RGBA", (0, 255, 0, 0)), "RGB", (255,) * 3, id="RGBA_clear"),
         pytest.param(filled("RGBA", (0, 255, 0, 51)), "RGB", (204, 255, 204), id="RGBA_blends"),
         pytest.param(filled("RGBa", (0, 51, 0, 51)), "RGB", (204, 255, 204), id="RGBa_blends"),

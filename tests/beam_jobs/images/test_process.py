@@ -184,6 +184,22 @@ def test_a_process_that_does_not_start_ends_the_build(
     )
 
 
+def test_a_process_that_crashes_as_it_starts_is_not_told_to_be_short_of_memory(
+    process: ImageProcess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\nkill -SEGV $$\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    with pytest.raises(BuildError) as caught:
+        process.store_image(png(), [])
+    assert str(caught.value) == (
+        "the process that prepares large images could not start, it ended with signal SIGSEGV: "
+        "a library that it imports has crashed, so make its environment anew, and run the same "
+        "command again"
+    )
+
+
 @pytest.mark.usefixtures("faulty_decoder")
 def test_only_large_images_are_prepared_apart(process: ImageProcess) -> None:
     small = store_image(png(KILLED), [], OPTIONS, large=process.store_image)
