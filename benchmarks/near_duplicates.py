@@ -4,16 +4,21 @@
 builds a dataset of them. With a folder of SROIE, each receipt is saved four times more: encoded
 again, scaled, cropped by 3 %, and turned by 2°. Beside the numbers of receipts, it compares their
 images as `--compare-images` does where there is no text, and takes perceptual hashes as imagededup
-does (pHash, 64 bits, up to 10 of which may differ). At last it looks for near-duplicates among
-receipts that are nothing but numbers, with the classes of the build.
+does (pHash, 64 bits, up to 10 of which may differ). Then each transcript of SROIE comes a second
+time, with errors as OCR engines make them, and tickets of a car park do, of which all numbers but
+the time and the ticket's own are the same. At last it looks for near-duplicates among receipts that
+are nothing but numbers, with the classes of the build.
 """
 
 import json
+import random
+import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +33,7 @@ if __name__ in ("__main__", "__mp_main__"):  # the program, and the processes th
 from beam_jobs.find_near_duplicates import compare, partitions, write_pieces
 from beam_jobs.near_duplicates.candidates import NO_WORD, receipt_words
 from beam_jobs.near_duplicates.receipts import FingerprintedReceipts
+from beam_jobs.near_duplicates.text_fingerprint import text_fingerprint
 from beam_jobs.near_duplicates.unite import NEW, NearPair, unite
 from beam_jobs.prepare.staging import Staging
 from beam_jobs.sources.row import Box
@@ -47,6 +53,12 @@ _BUCKET = 10_000
 _SHOPS = 1000
 _NUMBERS = 30
 _SHARE_TWICE = 0.05
+_CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ.,:/-"
+_LOOK_ALIKE = {
+    **{"0": "O6D8", "1": "I7l4", "2": "Z7", "3": "8", "4": "91A", "5": "S6", "6": "85G", "7": "1T"},
+    **{"8": "B360", "9": "40", "O": "0", "I": "1l", "S": "5", "B": "8", "Z": "2", "G": "6"},
+    **{" ": [""], ".": [",", " "], ",": ".", ":": ".;", "/": "1I", "-": "~"},
+}
 
 Pair = frozenset[str]
 
@@ -63,6 +75,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.sroie:
             rows.append(_rows("SROIE", saved_again(args.sroie, folder / "sroie"), folder))
         print(table([row for rows_of in rows for row in rows_of]))
+        if args.sroie:
+            print(table(misread_rows("SROIE", transcripts(args.sroie), args.seeds)))
+        print(table(misread_rows("tickets", tickets(1000), args.seeds, share_twice=_SHARE_TWICE)))
         for count in args.receipts:
             costs = in_new_process(search, f"{folder}/staging-{count}", count)
             print(f"{count:,} receipts of numbers alone, in one process")
@@ -81,6 +96,14 @@ def _parser() -> CommandParser:
         help="receipts that are drawn (default: %(default)s)",
     )
     parser.add_argument("--sroie", metavar="DIR", help="a folder in the form of SROIE")
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        nargs="+",
+        default=(1, 2),
+        metavar="SEED",
+        help="seeds of the errors in transcripts (default: 1 2)",
+    )
     parser.add_argument(
         "--receipts",
         type=int,
@@ -232,6 +255,152 @@ def saved_again(sroie: str, folder: Path) -> Path:
 def _within(box: Box, frame: tuple[int, int, int, int]) -> bool:
     x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
     return frame[0] <= x <= frame[2] and frame[1] <= y <= frame[3]
+
+
+Lines = Sequence[str]
+Change = Callable[[Lines, random.Random], Lines]
+
+
+def misread(lines: Lines, rng: random.Random, *, rate: float) -> Lines:
+    """Makes errors in a text: of the characters that are wrong, 70 % are others, 15 % are lost."""
+
+    def character(right: str) -> str:
+        if right == " " or rng.random() >= rate:
+            return right
+        kind = rng.random()
+        other = rng.choice(_CHARACTERS)
+        return other if kind < 0.7 else "" if kind < 0.85 else right + other
+
+    return ["".join(map(character, line)) for line in lines]
+
+
+def confuse(lines: Lines, rng: random.Random, *, rate: float) -> Lines:
+    """Makes errors in a text: 75 % are characters that look alike, and lost spaces."""
+
+    def character(right: str) -> str:
+        if rng.random() >= rate:
+            return right
+        kind = rng.random()
+        if kind < 0.75:
+            return rng.choice(_LOOK_ALIKE.get(right, "eoa"))
+        return "" if kind < 0.9 else right + rng.choice(" .'1I")
+
+    return ["".join(map(character, line)) for line in lines]
+
+
+def _decimal_comma(lines: Lines, _: random.Random) -> Lines:
+    return [re.sub(r"(\d)\.(\d\d)\b", r"\1,\2", line) for line in lines]
+
+
+def _no_currency(lines: Lines, _: random.Random) -> Lines:
+    return [re.sub(r"(RM|\$) ?(?=\d)", "", line) for line in lines]
+
+
+def _cropped(lines: Lines, _: random.Random) -> Lines:
+    return lines[: round(0.85 * len(lines))]
+
+
+def _lines_missing(lines: Lines, rng: random.Random) -> Lines:
+    return [line for line in lines if rng.random() >= 0.05]
+
+
+def _reversed(lines: Lines, _: random.Random) -> Lines:
+    return lines[::-1]
+
+
+def _unchanged(lines: Lines, _: random.Random) -> Lines:
+    return lines
+
+
+# What becomes of the first transcript of a receipt, and of the second one.
+CHANGES: Mapping[str, tuple[Change, Change]] = {
+    "none": (_unchanged, _unchanged),
+    "2 % wrong in one": (_unchanged, partial(misread, rate=0.02)),
+    **{
+        f"{rate:.1%} wrong in both": (partial(misread, rate=rate), partial(misread, rate=rate))
+        for rate in (0.002, 0.005, 0.01, 0.02, 0.03, 0.05)
+    },
+    "1 % confused in both": (partial(confuse, rate=0.01), partial(confuse, rate=0.01)),
+    "2 % confused in both": (partial(confuse, rate=0.02), partial(confuse, rate=0.02)),
+    "decimal comma": (_unchanged, _decimal_comma),
+    "no currency": (_unchanged, _no_currency),
+    "last 15 % cropped": (_unchanged, _cropped),
+    "5 % of lines missing in both": (_lines_missing, _lines_missing),
+    "lines in reverse order": (_unchanged, _reversed),
+}
+
+
+def misread_rows(
+    name: str, texts: Sequence[Lines], seeds: Sequence[int], *, share_twice: float = 1
+) -> list[dict[str, object]]:
+    """Compares texts with second transcripts of some of them; returns a row for each change.
+
+    Args:
+      name: what the texts are.
+      texts: the right transcripts.
+      seeds: seeds of the errors; figures are of all of them together.
+      share_twice: share of the texts that have a second transcript.
+    """
+    rows = []
+    for change, (first, second) in CHANGES.items():
+        purchase: dict[str, str] = {}
+        found: set[Pair] = set()
+        sure: set[Pair] = set()
+        for seed in seeds:
+            rng = random.Random(seed)
+            again = rng.sample(range(len(texts)), round(share_twice * len(texts)))
+            lines = [first(text, rng) for text in texts]
+            lines += [second(texts[number], rng) for number in again]
+            ids = [f"{seed}-{number}" for number in range(len(lines))]
+            purchase |= dict(zip(ids, [*ids[: len(texts)], *(ids[n] for n in again)], strict=True))
+            for pair in _paired(ids, lines):
+                keys = frozenset((pair.first.id, pair.second.id))
+                found.add(keys)
+                if pair.sure:
+                    sure.add(keys)
+        wrong = sum(len({purchase[id_] for id_ in pair}) > 1 for pair in sure)
+        scores = score(found, purchase)
+        rows.append({"receipts": name, "errors": change, **scores, "sure, wrong": wrong})
+    return rows
+
+
+def _paired(ids: Sequence[str], texts: Sequence[Lines]) -> list[NearPair]:
+    """Finds near-duplicates among some texts."""
+    fingerprints = Fingerprints.of([text_fingerprint(text) for text in texts])
+    words = receipt_words(fingerprints)
+    number = np.arange(len(ids))
+    receipts = FingerprintedReceipts(
+        key=np.stack([_hash(number), _hash(number + len(ids))], axis=1),
+        group=np.zeros(len(ids), np.uint64),
+        split=np.full(len(ids), NEW, np.int32),
+        ids=tuple(ids),
+        fingerprints=fingerprints,
+        words=words,
+    )
+    return receipts.pairs(np.ones(words.shape, bool))
+
+
+def transcripts(sroie: str) -> list[Lines]:
+    """Reads the lines of all receipts of SROIE."""
+    return [
+        [box[4] for box in sroie_row(metadata, folder=sroie, labels=()).boxes]
+        for metadata in files.list_files(f"{sroie}/{IMAGE_FOLDER}/*.jpg")
+    ]
+
+
+def tickets(count: int) -> list[Lines]:
+    """Makes the texts of tickets of a car park with a fixed price, one every two minutes."""
+    return [
+        [
+            "CITY PARKING SDN BHD (123456-X)",
+            "12 JALAN RAJA 50480 KUALA LUMPUR",
+            "TEL 03-2612345 GST 000123456789",
+            f"{1 + number // 250:02d}/03/2018 {8 + number % 250 // 30:02d}:{number % 30 * 2:02d}",
+            f"TICKET NO {70412 + number:06d}",
+            "TOTAL RM 2.00",
+        ]
+        for number in range(count)
+    ]
 
 
 def search(folder: str, count: int) -> dict[str, float]:

@@ -1,8 +1,8 @@
 """Receipts that may be one purchase, as they have something rare in common.
 
 A word of a receipt is a pair of its numbers, such as its time and its total. One of the pair is
-among the eight numbers with the smallest hashes (bottom-k MinHash, Broder 1997), the other has
-the smallest hash beside that one. So receipts that share most of their numbers share most of their
+a time of day, or among the eight numbers with the smallest hashes (bottom-k MinHash, Broder 1997),
+the other has the smallest hash beside that one. So receipts that share most of their numbers share most of their
 words, in whatever order they were read, also where some numbers of each were misread. Receipts
 that share a word are compared with a few neighbors only, however many they are.
 
@@ -22,7 +22,7 @@ from schemas.fingerprints import TIME_OF_DAY, Fingerprints
 KIND_WORDS = 8  # of a receipt, made from its numbers, and as many from its image
 MIN_NUMBERS = 5  # distinct ones: two cups of coffee for the same price are two purchases
 _NEIGHBORS = 4
-_RARE = 16  # receipts at most that have a rare word
+_RARE = 16  # receipts at most that have a rare word; a shop's telephone is on thousands
 NO_WORD = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 WordArray = npt.NDArray[np.uint64]

@@ -131,9 +131,9 @@ def _compare(
     cost = numbers.cost(np.flatnonzero(has_enough | is_near))
     common, lost = _compare_words(fingerprints, first, second)
     # A number that differs costs up to 4. Without an error in the words, one digit of nine numbers
-    # may be another one. One word that differs may be an item; from the second one on, as many
-    # numbers may differ as words do.
-    allowed = numbers.compared * (200 * np.maximum(lost - 1, 0) + 24 * (common + lost))
+    # may be another one; with errors, about as many numbers may differ as words do. Both factors
+    # are from SROIE with 2 % of wrong characters in both transcripts: precision 0.99, recall 0.95.
+    allowed = numbers.compared * (160 * lost + 24 * (common + lost))
     differing = 100 * cost * (common + lost)
     is_equal = numbers.misread == 0
     by_numbers = has_enough & (differing <= allowed) & (is_rare | is_equal)

@@ -1,6 +1,8 @@
 """Near-duplicates: the scores, perceptual hashes, and small runs."""
 
+import random
 import shutil
+from difflib import SequenceMatcher
 from pathlib import Path
 
 import pytest
@@ -61,3 +63,55 @@ def test_variants_of_real_receipts(tmp_path: Path):
     cropped = [len(row["boxes"]) for row in rows if row["id"].endswith("cropped")]
     whole = [len(row["boxes"]) for row in rows if not row["photo_of"]]
     assert all(0 < part <= all_ for part, all_ in zip(cropped, whole, strict=True))
+
+
+def test_errors_are_as_many_as_asked_for():
+    lines = ["0123456789" * 100] * 20
+    for change in (near_duplicates.misread, near_duplicates.confuse):
+        changed = change(lines, random.Random(0), rate=0.02)
+        assert changed != lines
+        assert change(lines, random.Random(0), rate=0) == lines
+        kept = sum(
+            one == other
+            for before, after in zip(lines, changed, strict=True)
+            for tag, start, end, first, last in SequenceMatcher(None, before, after).get_opcodes()
+            for one, other in zip(before[start:end], after[first:last], strict=False)
+            if tag == "equal"
+        )
+        assert 0.97 < kept / 20_000 < 0.99
+
+
+def test_tickets_have_times_of_their_own():
+    tickets = near_duplicates.tickets(600)
+    assert len(set(map(tuple, tickets))) == 600
+    [row] = [
+        row
+        for row in near_duplicates.misread_rows("tickets", tickets, [1], share_twice=0.05)
+        if row["errors"] == "none"
+    ]
+    assert row == {
+        "receipts": "tickets",
+        "errors": "none",
+        "again": 30,
+        "recall": 1.0,
+        "pairs": 30,
+        "precision": 1.0,
+        "sure, wrong": 0,
+    }
+
+
+@pytest.mark.skipif(not SROIE.is_dir(), reason="needs the receipts of SROIE")
+def test_errors_of_ocr_hide_few_real_receipts():
+    texts = near_duplicates.transcripts(str(SROIE))
+    assert len(texts) > 100
+    rows = near_duplicates.misread_rows("SROIE", texts, [1, 2])
+    recall = {row["errors"]: row["recall"] for row in rows}
+    precision = {row["errors"]: row["precision"] for row in rows}
+    assert recall.keys() == near_duplicates.CHANGES.keys()
+    for errors in ("none", "decimal comma", "no currency", "lines in reverse order"):
+        assert recall[errors] == precision[errors] == 1, errors
+    for errors in ("2.0% wrong in both", "2 % wrong in one", "last 15 % cropped"):
+        assert recall[errors] >= 0.93, errors
+        assert precision[errors] >= 0.98, errors
+    assert recall["2 % confused in both"] >= 0.9
+    assert all(row["sure, wrong"] == 0 for row in rows)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.near_duplicates.edits import (
@@ -58,6 +58,7 @@ def distance(first: str, second: str) -> int:
 NUMBERS = st.text("0123456789", min_size=2, max_size=9)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=30), st.data())
 def test_costs_follow_from_the_edit_distance(pairs: list[tuple[str, str]], data: st.DataObject):
     for number in [first for first, _ in pairs]:  # some that are near each other

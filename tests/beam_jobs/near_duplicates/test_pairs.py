@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("apache_beam")
@@ -205,6 +205,7 @@ def test_a_receipt_that_was_sent_300_times_is_one_group():
     assert len(joined) == 300
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(10, 22).map(str), max_size=14), max_size=6))
 def test_what_is_found_is_one_purchase(receipts: list[list[str]]):
     """Without words, numbers may differ by one digit in nine numbers, and at most that."""
@@ -217,6 +218,7 @@ def test_what_is_found_is_one_purchase(receipts: list[list[str]]):
         assert differing <= len(fewer) * 0.24
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(10, 25).map(str), max_size=14), max_size=8), st.randoms())
 def test_pairs_do_not_depend_on_the_order_of_rows(receipts: list[list[str]], rng: random.Random):
     fingerprints = Fingerprints.of([text_fingerprint(lines) for lines in receipts])
@@ -263,6 +265,7 @@ def test_words_of_images_are_joined_to_words_without():
     assert (joined[2] == 6).all()
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 2**32 - 1), max_size=5)), st.randoms())
 def test_rows_of_numbers_can_be_taken(receipts: list[list[int]], random):
     def of(receipts: list[list[int]]) -> Fingerprints:
