@@ -2,9 +2,9 @@
 
 A word of a receipt is a pair of its numbers, such as its time and its total. One of the pair is
 a time of day, or among the eight numbers with the smallest hashes (bottom-k MinHash, Broder 1997),
-the other has the smallest hash beside that one. So receipts that share most of their numbers share most of their
-words, in whatever order they were read, also where some numbers of each were misread. Receipts
-that share a word are compared with a few neighbors only, however many they are.
+the other has the smallest hash beside that one. So receipts that share most of their numbers share
+most of their words, in whatever order they were read, also where some numbers of each were misread.
+Receipts that share a word are compared with a few neighbors only, however many they are.
 
 Example: of 5,000 receipts of one shop all have the word "its telephone and its tax number", but two
 photos of one purchase alone share the word "12:31:05 and invoice 4711".

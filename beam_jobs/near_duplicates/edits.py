@@ -1,4 +1,4 @@
-"""How likely an OCR engine misread a number as another one."""
+"""Costs of numbers that differ: low where an OCR engine may have misread one as the other."""
 
 from typing import Any
 

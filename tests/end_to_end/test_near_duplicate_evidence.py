@@ -40,7 +40,7 @@ def row_of(image: Path, layout: str, lines: Sequence[str], seed: int | None = No
 
 
 def test_nothing_is_dropped_for_want_of_evidence(build, tmp_path: Path):
-    """Of 30 tickets with a fixed price, and neither a time nor a number, nobody can tell."""
+    """Nobody can tell 30 tickets apart that have a fixed price, and no time or number."""
     tickets = [
         row_of(
             tmp_path / f"ticket-{number}.png",

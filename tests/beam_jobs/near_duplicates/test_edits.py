@@ -1,4 +1,4 @@
-"""What speaks against two numbers being one that was misread."""
+"""Costs of numbers that differ, against the edit distance."""
 
 import numpy as np
 import pytest

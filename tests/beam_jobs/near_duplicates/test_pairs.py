@@ -82,7 +82,7 @@ def pairs_of(receipts: list[list[str]]) -> dict[tuple[int, int], tuple[int, int,
 
 
 def is_pair(first: list[str], second: list[str]) -> bool:
-    """Whether two receipts are one purchase, in a crowd of others."""
+    """Tells if two receipts are found to be one purchase, in a crowd of others."""
     crowd = [purchase(number) for number in range(100, 130)]
     return (0, 1) in pairs_of([first, second, *crowd])
 
@@ -137,7 +137,7 @@ def test_another_time_or_total_is_another_purchase():
 
 
 def test_errors_in_words_explain_errors_in_numbers():
-    """Of two clean transcripts that differ in three prices, nothing explains why they do."""
+    """Nothing explains why two clean transcripts differ in three prices."""
     receipt = purchase(1, items=10)
     prices = [line.split()[-1] for line in receipt[-3:]]
     other = receipt
