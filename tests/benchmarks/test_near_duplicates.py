@@ -2,7 +2,6 @@
 
 import random
 import shutil
-from difflib import SequenceMatcher
 from pathlib import Path
 
 import pytest
@@ -66,19 +65,12 @@ def test_variants_of_real_receipts(tmp_path: Path):
 
 
 def test_errors_are_as_many_as_asked_for():
-    lines = ["0123456789" * 100] * 20
+    lines = ["q" * 1000] * 20
     for change in (near_duplicates.misread, near_duplicates.confuse):
         changed = change(lines, random.Random(0), rate=0.02)
-        assert changed != lines
         assert change(lines, random.Random(0), rate=0) == lines
-        kept = sum(
-            one == other
-            for before, after in zip(lines, changed, strict=True)
-            for tag, start, end, first, last in SequenceMatcher(None, before, after).get_opcodes()
-            for one, other in zip(before[start:end], after[first:last], strict=False)
-            if tag == "equal"
-        )
-        assert 0.97 < kept / 20_000 < 0.99
+        # Some errors add a character and keep the right one.
+        assert 0.97 < "".join(changed).count("q") / 20_000 < 0.99
 
 
 def test_tickets_have_times_of_their_own():
