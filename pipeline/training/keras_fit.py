@@ -173,7 +173,8 @@ class EpochCheckpoints(keras.callbacks.Callback):
         optimizer = self.model.optimizer
         learning_rate = optimizer.learning_rate
         # A number is restored, and a schedule is not.
-        asked = float(learning_rate) if isinstance(learning_rate, keras.Variable) else None
+        is_number = isinstance(learning_rate, keras.Variable)
+        asked = float(learning_rate.numpy()) if is_number else None
         checkpoint = self._checkpoint
         try:
             is_counted = tf.train.load_checkpoint(path).has_tensor(_STEP)
