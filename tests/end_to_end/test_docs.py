@@ -95,7 +95,7 @@ def test_pages_say_why_code_is_not_run():
         for block in blocks(path.read_text())
         if not block.is_run
     ]
-    assert len(left_out) == 14, left_out
+    assert len(left_out) == 13, left_out
 
 
 PAGE = """\
