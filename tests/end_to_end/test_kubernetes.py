@@ -87,7 +87,6 @@ def test_parts_fit_each_other(objects: dict[str, Any]):
 
 def test_the_pods_of_a_search_work_on_one_study():
     pytest.importorskip("optuna")
-    from pipeline.search import STOPPED as SEARCH_STOPPED
     from pipeline.search import make_parser as make_search_parser
     from pipeline.searching.space import parse_space
     from pipeline.train_arguments import option_types
@@ -110,4 +109,3 @@ def test_the_pods_of_a_search_work_on_one_study():
         if "onExitCodes" in rule
     }
     assert codes == {"Ignore": [STOPPED], "FailJob": [2]}
-    assert SEARCH_STOPPED == STOPPED

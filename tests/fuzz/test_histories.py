@@ -4,7 +4,7 @@ import json
 import random
 import struct
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,9 @@ from tests.fuzz.random_rows import RandomRows, Row
 from tests.fuzz.truth import Record, Version, check_no_strays, read_versions
 
 _LABELS = ("--label=total:float", "--label=shop:category", "--label=payer:string")
+_LEFT_OUT = ("rejected.jsonl", "duplicates.jsonl")
+_LISTINGS = (*_LEFT_OUT, "near_duplicates.jsonl")
+_IDS = ("id", "duplicate_of", "near_duplicate_of")
 _STEPS = 5
 
 
@@ -87,11 +90,13 @@ class _History:
     def forget(self) -> None:
         """Forgets some receipts, or all of a layout."""
         before = self.newest
-        ids = sorted(before.records)
-        if self.rng.random() < 0.3:
-            layouts = {id_: record.text("receipt/layout") for id_, record in before.records.items()}
-            layout = self.rng.choice(sorted(set(layouts.values())))
-            ids = [id_ for id_ in ids if layouts[id_] == layout]
+        layouts = {id_: record.text("receipt/layout") for id_, record in before.records.items()}
+        layout = self.rng.choice(sorted(set(layouts.values())))
+        of_layout = [id_ for id_ in layouts if layouts[id_] == layout]
+        lines = self._lines(self.files, _LISTINGS)
+        listed = {line[name] for line in lines for name in _IDS if line.get(name)}
+        in_table = listed & {row["id"] for row in self.rows.made}  # the others have no id
+        ids = sorted(self.rng.choice([layouts, layouts, of_layout, in_table or layouts]))
         forgotten = self.rng.sample(ids, min(len(ids), self.rng.choice([1, 2, 5, 40])))
         file = self.folder / "ids.txt"
         file.write_text("".join(f"{id_}\n" for id_ in forgotten))
@@ -104,10 +109,16 @@ class _History:
         for id_, record in self.newest.records.items():
             assert record.split == before.records[id_].split
         for id_ in forgotten:
-            payer = before.records[id_].text("receipt/payer")
-            for trace in (id_, json.dumps(id_)[1:-1], payer):
+            payers = {row["payer"] for row in self.rows.made if row["id"] == id_}
+            for trace in (id_, json.dumps(id_)[1:-1], *payers):
                 named = [name for name, data in self.files.items() if trace.encode() in data]
                 assert not named, f"{trace} is left in {named}"
+
+    def _lines(self, files: Iterable[str], listings: tuple[str, ...]) -> Iterator[dict[str, str]]:
+        """Yields the lines of those of the files that are such listings of inputs."""
+        for name in files:
+            if name.rpartition("/")[2].startswith(listings):
+                yield from map(json.loads, self.files[name].splitlines())
 
     def _build(self, count: int, *options: str) -> None:
         before = self.newest.records if self.versions else {}
@@ -126,18 +137,14 @@ class _History:
         after, generation = self.newest.records, self.newest.manifest["generations"][-1]
         assert before.keys() <= after.keys()
         assert generation["counts"]["inputs"] == len(rows)
-        listed: Counter[str] = Counter()
-        for name in generation["files"]:
-            if name.rpartition("/")[2].startswith(("rejected.jsonl", "duplicates.jsonl", "near")):
-                listed.update(json.loads(line)["id"] for line in self.files[name].splitlines())
+        left_out = Counter(line["id"] for line in self._lines(generation["files"], _LEFT_OUT))
         fresh = after.keys() - before.keys()
         known = 0
         for id_, times in Counter(row["id"] for row in rows).items():
-            unexplained = times - listed[id_] - (id_ in fresh)
-            if id_ in before:
-                known += max(unexplained, 0)
-            else:
-                assert unexplained <= 0, f"{id_} has vanished"
+            unexplained = times - left_out[id_] - (id_ in fresh)
+            assert unexplained >= 0, f"{id_} is listed too often"
+            assert id_ in before or not unexplained, f"{id_} has vanished"
+            known += unexplained
         assert generation["counts"]["known"] == known
         for id_ in fresh:
             assert any(self._is_row(after[id_], row) for row in rows if row["id"] == id_), id_

@@ -28,7 +28,7 @@ Batch = dict[str, np.ndarray]
 
 
 def test_random_pipelines(tmp_path: Path):
-    for number, rng in enumerate(random_cases(3)):
+    for number, rng in enumerate(random_cases(2)):
         _Pipeline(rng, random_dataset(rng, tmp_path / str(number))).check()
 
 
@@ -76,10 +76,8 @@ class _Pipeline:
         if self.balance.is_natural and not self.sizes and self.batch <= len(self.records):
             for epoch in range(whole_epochs):
                 assert max(by_epoch[epoch].values()) == 1, "a record comes twice in an epoch"
+        # Begun at a later step, and on one replica, it is the same global batch.
         first = self.rng.randrange(self.steps)
-        for found, expected in zip(self.read(first, 1), steps[first:], strict=False):
-            for batch, other in zip(found, expected, strict=True):
-                _assert_equal(batch, other)
         self.replicas = self.pipelines = 1
         ((alone,),) = self.read(first, 1)
         together = {n: np.concatenate([b[n] for b in steps[first]]) for n in alone}
