@@ -132,7 +132,9 @@ def _print_summary(
     print(report.summary(manifest, output, spellings.names if spellings else {}), end="")
     newest = manifest.generations[-1]
     records = RecordSummary.merged(read_summary_of(options.output, newest).values())
-    print(report.warn_of_boxes(records, newest.build_options["image"]), end="")
+    image = newest.build_options["image"]
+    warnings = report.warn_of_boxes(records, image) + report.warn_of_narrow_images(records, image)
+    print(warnings, end="")
     print(report.tell_passed_over(passed_over), end="")
     print(f"  {elapsed_s:.0f} s, {newest.counts.inputs / elapsed_s:.1f} images/s")
 

@@ -10,6 +10,7 @@ from beam_jobs.forgetting.publish import ForgetReport
 from beam_jobs.sharding import splits
 from beam_jobs.sharding.deal import largest_deviation
 from beam_jobs.shown import shortened, shown
+from schemas.bins import bins_of
 from schemas.layout_centroids import NO_CLUSTER
 from schemas.manifest import Counts, Manifest
 from schemas.predictions import ModelOutput, PredictionsManifest
@@ -20,6 +21,9 @@ from schemas.versions import FIRST_VERSION
 _SHOWN_SPELLINGS = 3
 _MIN_BOXES = 100  # by which their unit can be told
 _USUAL_REACH = 0.7  # of an image's width and height, for the box that reaches farthest
+_NARROW = (
+    192  # pixels: with 40 characters on a line, 5 for each. A bound of bins, so counts are exact
+)
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -122,6 +126,34 @@ def warn_of_boxes(records: RecordSummary, image: Mapping[str, Any]) -> str:
         f"warning: no box reaches beyond {reach:.0%} of the {extent} of its image: boxes in "
         "percent, in per mille or of an image of another size must be written in pixels\n"
     )
+
+
+def warn_of_narrow_images(records: RecordSummary, image: Mapping[str, Any]) -> str:
+    """Warns if images, such as photos of long rolls, have become too narrow to be read.
+
+    Args:
+      records: statistics of the records that were written.
+      image: how their images were prepared, as the manifest has it.
+
+    Returns:
+      A line for each side of which images have too little, or "".
+    """
+    if image["encoding"] != "jpeg":
+        return ""
+    width, height = (
+        records.features.get(f"image/{side}", FeatureSummary()) for side in ("width", "height")
+    )
+    [bound] = bins_of([_NARROW])
+    text = ""
+    for name, side, other in (("width", width, height), ("height", height, width)):
+        count = sum(images for number, images in side.bins.items() if number < bound)
+        # Where no image reaches the longest side that is allowed, none was scaled.
+        if count and other.maximum >= image["max_side"]:
+            text += (
+                f"warning: the {name} of some images is below {_NARROW} pixels, too few for small "
+                f"print ({count:,}): cut photos of long receipts into parts, or raise --max-side\n"
+            )
+    return text
 
 
 def tell_passed_over(count: int) -> str:

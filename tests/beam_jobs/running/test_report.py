@@ -1,5 +1,6 @@
 """The summary and the plan: golden texts, and the warnings that belong to them."""
 
+import re
 import tracemalloc
 from dataclasses import replace
 from typing import Any
@@ -8,9 +9,14 @@ import pytest
 
 pytest.importorskip("apache_beam")
 
-from beam_jobs.running.report import plan_summary, summary, warn_of_boxes
+from beam_jobs.running.report import (
+    plan_summary,
+    summary,
+    warn_of_boxes,
+    warn_of_narrow_images,
+)
 from schemas.manifest import Counts, Generation, Manifest, Shard, Split
-from schemas.statistics import RecordSummary
+from schemas.statistics import FeatureSummary, RecordSummary
 
 
 def shards(count: int, size_bytes: int) -> tuple[Shard, ...]:
@@ -215,6 +221,37 @@ def test_boxes_that_are_not_in_pixels(
         "of an image of another size must be written in pixels\n"
     )
     assert warn_of_boxes(records, image) == (expected if reach else "")
+
+
+def images_of(*sizes: tuple[int, int]) -> RecordSummary:
+    """Statistics of images of these widths and heights."""
+    records = RecordSummary()
+    for width, height in sizes:
+        for name, pixels in (("width", width), ("height", height)):
+            records.features.setdefault(f"image/{name}", FeatureSummary()).add([pixels])
+    return records
+
+
+@pytest.mark.parametrize(
+    ("sizes", "encoding", "expected"),
+    [
+        # As a photo of 900×1400 is stored, and rolls of 600×6000 and 400×12000.
+        ([(658, 1024), (102, 1024), (34, 1024)], "jpeg", {"width": 2}),
+        ([(1024, 191), (1024, 192)], "jpeg", {"height": 1}),
+        ([(191, 1024), (1024, 191)], "jpeg", {"width": 1, "height": 1}),
+        ([(192, 1024), (193, 1024)], "jpeg", {}),
+        ([(96, 64), (64, 96)], "jpeg", {}),  # none was scaled
+        ([(34, 1024)], "raw", {}),
+        ([], "jpeg", {}),
+    ],
+)
+def test_images_that_are_too_narrow(
+    sizes: list[tuple[int, int]], encoding: str, expected: dict[str, int]
+) -> None:
+    text = warn_of_narrow_images(images_of(*sizes), {"encoding": encoding, "max_side": 1024})
+    found = re.findall(r"the (width|height) of some images is below 192 pixels.*\((\d+)\)", text)
+    assert dict(found) == {side: str(count) for side, count in expected.items()}
+    assert len(text.splitlines()) == len(expected)
 
 
 def test_numbers_that_are_there_twice() -> None:
