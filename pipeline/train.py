@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 
 from pipeline.distribution.stop_request import (
     STOPPED,
@@ -102,7 +103,8 @@ def main(
             return 0
     except (ValueError, FileNotFoundError) as error:
         parser.error(str(error))
-    with StopRequest(may_exit=may_exit) as stop:
+    missing = partial(_missing_servers, cluster) if cluster else lambda: ""
+    with StopRequest(may_exit=may_exit, missing=missing) as stop:
         try:
             status = _train(parser, args, model_options, stop, ledger)
         # Aborted where a server has been started again before this process noticed.
@@ -225,6 +227,15 @@ def _train(
     if sentence and folder.is_chief:
         _warn(sentence)
     return 0
+
+
+def _missing_servers(cluster: Cluster) -> str:
+    """Lists processes that do not answer and without which no step of the chief ends."""
+    workers = cluster.peers("worker")
+    # The others do the work of a worker that was lost, but not that of a parameter server.
+    if all(unanswered({address: name}) for address, name in workers.items()):
+        return unanswered(workers)
+    return unanswered(cluster.peers("ps"))
 
 
 def _lost_peers(strategy: str, error: tf.errors.OpError) -> str | None:

@@ -5,7 +5,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Self
@@ -14,6 +14,7 @@ from schemas.program import STOP_SIGNALS
 
 STOPPED = 75  # EX_TEMPFAIL of sysexits.h: run the same command again to go on
 _GRACE_S = 5.0
+_LOOKS = 3  # at missing processes, before steps are given up: one may be starting again
 _STOPPING = "stopping after the steps under way; Ctrl-C again ends at once, without a checkpoint\n"
 
 
@@ -29,19 +30,33 @@ class StopRequest:
         heed a signal: with `STOPPED` or 130 five seconds after a signal that came before
         `loop_begins`, and at the second Ctrl-C. Python calls its handlers in the main thread, and
         calls of TensorFlow may wait there for other machines for ever. Only for programs.
+      missing: returns the names of processes that do not answer and without which no step ends, ""
+        if there are none. If they are missing for 15 seconds after a signal, `may_exit` ends the
+        process in `steps`, too.
 
     Attributes:
       is_made: True once a signal has come.
     """
 
-    def __init__(self, *, may_exit: bool = False) -> None:
+    def __init__(self, *, may_exit: bool = False, missing: Callable[[], str] = lambda: "") -> None:
         self.is_made = False
         self._may_exit = may_exit
+        self._missing = missing
         self._loop_has_begun = False
+        self._is_in_steps = False
 
     def loop_begins(self) -> None:
         """Says that `is_made` is read from now on, and that there is something to save."""
         self._loop_has_begun = True
+
+    @contextmanager
+    def steps(self) -> Iterator[None]:
+        """Says that the block takes steps, in which other processes take part."""
+        self._is_in_steps = True
+        try:
+            yield
+        finally:
+            self._is_in_steps = False
 
     def __enter__(self) -> Self:
         self._is_main = threading.current_thread() is threading.main_thread()
@@ -78,13 +93,18 @@ class StopRequest:
     def _watch(self, signals: socket.socket) -> None:
         """Ends the process if it has to, until the other end of a connection is closed."""
         received: list[int] = []
+        looks = 0
         while True:
-            signals.settimeout(_GRACE_S if received and not self._loop_has_begun else None)
+            signals.settimeout(_GRACE_S if received else None)
             try:
                 numbers = signals.recv(64)
             except TimeoutError:
                 if not self._loop_has_begun:
                     _exit(received[0])
+                missing = self._missing() if self._is_in_steps else ""
+                looks = looks + 1 if missing else 0
+                if looks == _LOOKS:
+                    _exit(received[0], f" while steps wait for {missing}")
                 continue
             if not numbers:
                 return
@@ -93,10 +113,10 @@ class StopRequest:
                 _exit(signal.SIGINT)
 
 
-def _exit(number: int) -> None:
+def _exit(number: int, place: str = "") -> None:
     """Ends the process because of a signal."""
     name = signal.Signals(number).name
-    os.write(2, f"stopped by {name}: the same command goes on\n".encode())
+    os.write(2, f"stopped by {name}{place}: the same command goes on\n".encode())
     os._exit(STOPPED if number == signal.SIGTERM else 128 + number)
 
 

@@ -202,7 +202,9 @@ def run(
     folder.log_time(trainer.step, ledger)
     ledger.enter("other")
     while not ended:
-        progress, figures = _take_steps(trainer, batches, _steps_to_go(trainer, options), ledger)
+        steps = _steps_to_go(trainer, options)
+        with stop.steps():
+            progress, figures = _take_steps(trainer, batches, steps, ledger)
         folder.log(progress.step, figures)
         stopping = trainer.any_worker(stop.is_made)
         is_due = _is_due(progress.step, options.evaluate_every, total)

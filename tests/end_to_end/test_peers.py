@@ -82,3 +82,16 @@ def test_a_worker_that_is_killed_is_named_by_the_other(
         "start it again if it does not run, and the same command goes on from the last checkpoint"
     )
     assert "Traceback" not in other.errors()
+
+
+def test_a_chief_that_has_lost_all_workers_can_be_stopped(directory: Path, tmp_path: Path):
+    run_dir = tmp_path / "run"
+    command = ["pipeline.train", str(directory), f"--run-dir={run_dir}", "--steps=100000", *OPTIONS]
+    commands = {name: [command] for name in ("chief", "worker", "ps")}
+    with processes(tmp_path / "processes", commands) as (chief, worker, server):
+        wait_until((run_dir / "log.jsonl").exists, [chief, worker, server])
+        worker.kill()
+        assert chief.terminate() == STOPPED
+        last = chief.errors().splitlines()[-1]
+    assert last.startswith("stopped by SIGTERM while steps wait for worker 0 at 127.0.0.1:")
+    assert last.endswith(": the same command goes on")
