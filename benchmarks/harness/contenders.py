@@ -275,6 +275,9 @@ class InSequence:
             return records.take(SHUFFLE_BUFFER).cache().repeat()
         return records.shuffle(SHUFFLE_BUFFER)
 
+    def check_version(self, batch: tf.Tensor) -> tf.Operation:
+        return tf.no_op()
+
 
 @dataclasses.dataclass(frozen=True)
 class _SlowReader:
@@ -283,6 +286,9 @@ class _SlowReader:
     reader: RecordReader
     reading_ms: float
     decoding_ms: float
+
+    def check_version(self, batch: tf.Tensor) -> tf.Operation:
+        return self.reader.check_version(batch)
 
     def read(self, batches: tf.data.Dataset, **options: Any) -> tf.data.Dataset:
         records = self.reader.read(batches, **options)

@@ -145,4 +145,4 @@ def test_what_is_appended_is_merged_as_before(rows: list[dict], build, tmp_path:
     assert build(table, tmp_path / "out") == 0
     with pytest.raises(SystemExit):
         build(table, tmp_path / "out", "--append", MERGE)
-    assert "--merge-spellings True: the dataset" in capsys.readouterr().err
+    assert "--merge-spellings: the dataset" in capsys.readouterr().err

@@ -91,7 +91,7 @@ def test_images_are_not_compared_unless_asked(
     assert listed(out) == []
     with pytest.raises(SystemExit, match="2"):
         build(again, out, "--append", "--compare-images")
-    assert "--compare-images True: the dataset in" in capsys.readouterr().err
+    assert "--compare-images: the dataset in" in capsys.readouterr().err
 
 
 def test_bytes_do_not_depend_on_workers(folder: Path, grouped: Path, build, tmp_path: Path):

@@ -38,7 +38,7 @@ from tests.support.receipts import contents, write_receipts, write_table
 STRANGE = {
     "fails": FAILS,
     "alone": FAILS_IN_A_BATCH,
-    "nan": NOT_FINITE,
+    "infinite": NOT_FINITE,
     "latin": NOT_TEXT,
 }
 
@@ -112,7 +112,7 @@ def test_each_input_is_predicted_or_in_the_quarantine(
     assert lines["alone"]["predictions"]["inverse"][1] == 1
     assert rejected(output) == {
         "fails": ("model_failed", "the model failed: Invalid JPEG data or crop window"),
-        "nan": ("not_finite", "the model gives a value of 'inverse' that is not finite"),
+        "infinite": ("not_finite", "the model gives a value of 'inverse' that is not finite"),
         "latin": (
             "model_failed",
             "the model gives a text of 'text' that is not UTF-8: export it under a name that ends "

@@ -26,7 +26,7 @@ def bad_table(tmp_path: Path) -> Path:
     draw_receipt(tmp_path / "in" / "images" / "shop[1]*.jpg", 77)
     odd = [
         {"id": "glob", "image": "images/shop[1]*.jpg", "layout": "a"},
-        {"id": "http", "image": "http://localhost/x.jpg", "layout": "a"},
+        {"id": "folder", "image": "images", "layout": "a"},
         {"id": "gone", "image": "gone.jpg", "layout": "a"},
     ]
     return write_table(table.parent / "bad.jsonl", read_table(table) + odd)
