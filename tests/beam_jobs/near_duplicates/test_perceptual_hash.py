@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageEnhance
 
+pytest.importorskip("simplejpeg")
+
 from beam_jobs.near_duplicates.pairs import MAX_DIFFERING_BITS
 from beam_jobs.near_duplicates.perceptual_hash import differing_bits, hash_bands, perceptual_hash
 from tests.support.printed import photograph, print_receipt

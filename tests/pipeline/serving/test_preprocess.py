@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytest.importorskip("simplejpeg")
 pytest.importorskip("tensorflow")
 
 import tensorflow as tf
