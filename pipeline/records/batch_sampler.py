@@ -121,7 +121,7 @@ class BatchSampler:
 
     @property
     def sampler(self) -> Self:
-        """This object: Lightning and Accelerate call `batch_sampler.sampler.set_epoch`."""
+        """Sampler that knows the epoch, on which Lightning and Accelerate call `set_epoch`."""
         return self
 
     def __len__(self) -> int:
