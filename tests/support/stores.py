@@ -218,6 +218,9 @@ def _azurite(folder: Path) -> Iterator[TestStore]:
     pytest.importorskip("azure.identity")
     assert _AZURITE is not None
     options = ["--blobHost", "127.0.0.1", "--location", str(folder)]
+    # TensorFlow's client ends its process if it uses a connection that the server closes at that
+    # moment, which is after 5 idle seconds by default: a busy machine lets them pass.
+    options += ["--blobKeepAliveTimeout", "600"]
     options += ["--skipApiVersionCheck", "--silent", "--disableTelemetry", "--blobPort"]
     with _process(_AZURITE, *options) as port:
         yield _azure_store(port)
