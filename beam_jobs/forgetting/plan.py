@@ -83,12 +83,12 @@ def make_plan(
     rows = {one.name: one.positions for one in found if not is_listing(one.name)}
     shards = _shard_tasks(newest, rows, excluded, every_excluded=options.excluded)
     held_by = {one.name for one in found} | {task.shard.index_name for task in shards}
-    known = {in_nfc(id_) for one in found for id_ in one.ids}
+    ids_present = {in_nfc(id_) for file in found for id_ in file.ids}
     return ForgetPlan(
         shards=tuple(shards),
         listings=tuple(_listing_tasks(newest, held_by, version=options.version)),
         ended=tuple(one.version for one in manifests if one.file_names & held_by),
-        missing=tuple(sorted({in_nfc(id_) for id_ in options.ids} - known)),
+        missing=tuple(sorted({in_nfc(id_) for id_ in options.ids} - ids_present)),
     )
 
 

@@ -70,8 +70,8 @@ def find_candidates(
       word, bool [pairs].
     """
     kinds = [slice(start, start + KIND_WORDS) for start in range(0, words.shape[1], KIND_WORDS)]
-    found = [_neighbors(words[:, kind], key, wanted[:, kind]) for kind in kinds]
-    pairs, is_rare = (np.concatenate(column) for column in zip(*found, strict=True))
+    neighbors = [_neighbors(words[:, kind], key, wanted[:, kind]) for kind in kinds]
+    pairs, is_rare = (np.concatenate(column) for column in zip(*neighbors, strict=True))
     first, second = np.sort(pairs).T
     order = np.lexsort((~is_rare, second, first))
     first, second, is_rare = first[order], second[order], is_rare[order]
@@ -110,9 +110,9 @@ def _neighbors(
     word = words[row, place]
     # Receipts with the same word are ordered by another MinHash of their words, anew for each word:
     # near-duplicates become neighbors under one word or another, in lists of any length.
-    others = _mix(words[row] ^ word[:, None])
-    others[(words[row] == word[:, None]) | ~has_word[row]] = NO_WORD
-    order = np.lexsort((key[row, 1], key[row, 0], others.min(axis=1, initial=NO_WORD), word))
+    mixed = _mix(words[row] ^ word[:, None])
+    mixed[(words[row] == word[:, None]) | ~has_word[row]] = NO_WORD
+    order = np.lexsort((key[row, 1], key[row, 0], mixed.min(axis=1, initial=NO_WORD), word))
     word, row = word[order], row[order]
     pairs, are_rare = [], []
     starts = np.flatnonzero(np.append(True, word[1:] != word[:-1])[: len(word)])

@@ -33,13 +33,13 @@ def edit_costs(first: NumberArray, second: NumberArray) -> CostArray:
     costs = np.full(len(first), OTHER_NUMBER, np.int8)
     near = np.flatnonzero(np.abs(first_length - second_length) <= 2)
     lengths = np.stack([first_length[near], second_length[near]])
-    one, other = first_digits[near], second_digits[near]
-    edits = _edit_distances(one, other, *lengths)
+    first_near, second_near = first_digits[near], second_digits[near]
+    edits = _edit_distances(first_near, second_near, *lengths)
     costs[near[(edits == 1) | ((edits == 2) & (lengths.max(axis=0) >= _SHORT))]] = OTHER_DIGIT
     costs[near[(edits == 1) & (lengths[0] != lengths[1])]] = LOST_DIGIT
     replaced = np.flatnonzero((edits == 1) & (lengths[0] == lengths[1]))
-    place = (one[replaced] != other[replaced]).argmax(axis=1)
-    look_alike = _LOOK_ALIKE[one[replaced, place], other[replaced, place]]
+    place = (first_near[replaced] != second_near[replaced]).argmax(axis=1)
+    look_alike = _LOOK_ALIKE[first_near[replaced, place], second_near[replaced, place]]
     costs[near[replaced[look_alike]]] = CONFUSED_DIGIT
     return costs
 

@@ -119,9 +119,9 @@ def _compare(
     bits[compared] = differing_bits(images[first[compared]], images[second[compared]])
     is_near = (bits >= 0) & (bits <= MAX_DIFFERING_BITS)
     # Many receipts have a coarse feature of their images in common, and nothing else.
-    kept = is_near | _share_number_word(words, candidates)
-    first, second = candidates[kept].T
-    bits, is_near, is_rare = bits[kept], is_near[kept], is_rare[kept]
+    is_compared = is_near | _share_number_word(words, candidates)
+    first, second = candidates[is_compared].T
+    bits, is_near, is_rare = bits[is_compared], is_near[is_compared], is_rare[is_compared]
     numbers = _Numbers.of(fingerprints, first, second)
     has_enough = (
         (numbers.shared >= MIN_NUMBERS)
@@ -170,9 +170,11 @@ def _compare_words(
     Of the two that have some alone, the one with fewer counts: the other may show more. Without
     words, as if both had one.
     """
-    one, other = fingerprints.text_bits[first], fingerprints.text_bits[second]
-    common = count_bits(one & other).astype(np.int64)
-    lost = np.minimum(count_bits(one & ~other), count_bits(other & ~one)).astype(np.int64)
+    first_bits, second_bits = fingerprints.text_bits[first], fingerprints.text_bits[second]
+    common = count_bits(first_bits & second_bits).astype(np.int64)
+    lost = np.minimum(
+        count_bits(first_bits & ~second_bits), count_bits(second_bits & ~first_bits)
+    ).astype(np.int64)
     return np.where(common + lost == 0, 1, common), lost
 
 
@@ -244,11 +246,11 @@ class _Numbers:
         for part in _parts(pairs, self.alone[pairs].prod(axis=1)):
             # Each number of the first receipt with all of the second one.
             columns = np.repeat(self.alone[part, 1], self.alone[part, 0])
-            one = np.repeat(ranges(starts[part, 0], self.alone[part, 0]), columns)
-            other = ranges(np.repeat(starts[part, 1], self.alone[part, 0]), columns)
-            costs = edit_costs(self.values[one], self.values[other])
-            np.minimum.at(best, one, costs)
-            np.minimum.at(best, other, costs)
+            first = np.repeat(ranges(starts[part, 0], self.alone[part, 0]), columns)
+            second = ranges(np.repeat(starts[part, 1], self.alone[part, 0]), columns)
+            costs = edit_costs(self.values[first], self.values[second])
+            np.minimum.at(best, first, costs)
+            np.minimum.at(best, second, costs)
         best *= np.where(self.values >= TIME_OF_DAY, _TIME_WEIGHT, np.int8(1))
         sums = np.append(0, np.cumsum(best, dtype=np.int64))
         of_sides = sums[starts + self.alone] - sums[starts]
