@@ -22,6 +22,7 @@ from beam_jobs.options import ForgetOptions
 from beam_jobs.prepare.staging import delete_staging, write_marker
 from beam_jobs.running.launch import Launch, run_command, until_stopped
 from beam_jobs.running.report import forget_summary
+from beam_jobs.shown import shown
 from beam_jobs.storage import files
 from beam_jobs.writing.output import (
     check_foreign,
@@ -104,7 +105,7 @@ def _end(options: ForgetOptions, directory: str) -> int:
         )
         status = 1
     if forgotten.missing:
-        names = ", ".join(map(repr, forgotten.missing[:10]))
+        names = ", ".join(map(shown, forgotten.missing[:10]))
         more = f" and {len(forgotten.missing) - 10:,} more" if len(forgotten.missing) > 10 else ""
         print(f"nowhere in {directory}: {names}{more}", file=sys.stderr)
         status = 1

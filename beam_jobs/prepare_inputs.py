@@ -110,7 +110,7 @@ def count_reasons(rejected: beam.PCollection[Rejected]) -> AsDict:
     return AsDict(
         rejected
         | "CountReasons"
-        >> beam.Map(lambda one: (one.reason, (1, f"{shortened(one.id)}: {one.message}")))
+        >> beam.Map(lambda row: (row.reason, (1, f"{shortened(row.id)}: {row.message}")))
         | "PerReason" >> beam.CombinePerKey(count_and_example)
     )
 

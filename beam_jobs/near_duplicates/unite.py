@@ -152,7 +152,7 @@ def drop_repeats(pairs: Iterable[NearPair]) -> Dropped:
 
 def pair_of_kept(pair: NearPair, dropped: Dropped) -> NearPair | None:
     """Returns a pair of the receipts that are kept for those of a pair; None if nothing is left."""
-    first, second = sorted(dropped.get(one, one) for one in (pair.first, pair.second))
+    first, second = sorted(dropped.get(receipt, receipt) for receipt in (pair.first, pair.second))
     if first == second or not second.is_new:
         return None
     return pair._replace(first=first, second=second)
