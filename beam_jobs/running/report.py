@@ -21,9 +21,8 @@ from schemas.versions import FIRST_VERSION
 _SHOWN_SPELLINGS = 3
 _MIN_BOXES = 100  # by which their unit can be told
 _USUAL_REACH = 0.7  # of an image's width and height, for the box that reaches farthest
-_NARROW = (
-    192  # pixels: with 40 characters on a line, 5 for each. A bound of bins, so counts are exact
-)
+# Pixels: of 40 characters on a line, each has 3. It is a bound of bins, so counts are exact.
+_NARROW = 128
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 

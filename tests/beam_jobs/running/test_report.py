@@ -237,9 +237,9 @@ def images_of(*sizes: tuple[int, int]) -> RecordSummary:
     [
         # As a photo of 900×1400 is stored, and rolls of 600×6000 and 400×12000.
         ([(658, 1024), (102, 1024), (34, 1024)], "jpeg", {"width": 2}),
-        ([(1024, 191), (1024, 192)], "jpeg", {"height": 1}),
-        ([(191, 1024), (1024, 191)], "jpeg", {"width": 1, "height": 1}),
-        ([(192, 1024), (193, 1024)], "jpeg", {}),
+        ([(1024, 127), (1024, 128)], "jpeg", {"height": 1}),
+        ([(127, 1024), (1024, 127)], "jpeg", {"width": 1, "height": 1}),
+        ([(128, 1024), (129, 1024)], "jpeg", {}),
         ([(96, 64), (64, 96)], "jpeg", {}),  # none was scaled
         ([(34, 1024)], "raw", {}),
         ([], "jpeg", {}),
@@ -249,7 +249,7 @@ def test_images_that_are_too_narrow(
     sizes: list[tuple[int, int]], encoding: str, expected: dict[str, int]
 ) -> None:
     text = warn_of_narrow_images(images_of(*sizes), {"encoding": encoding, "max_side": 1024})
-    found = re.findall(r"the (width|height) of some images is below 192 pixels.*\((\d+)\)", text)
+    found = re.findall(r"the (width|height) of some images is below 128 pixels.*\((\d+)\)", text)
     assert dict(found) == {side: str(count) for side, count in expected.items()}
     assert len(text.splitlines()) == len(expected)
 
