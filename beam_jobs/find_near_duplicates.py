@@ -312,18 +312,18 @@ def _unite(
             "id": pair.second.id,
             "near_duplicate_of": pair.first.id,
             **_evidence(pair),
-            "outcome": _outcome(pair, kept, dropped_for, refused),
+            "outcome": _outcome(pair, kept_pair, dropped_for, refused),
         }
-        for pair, kept in kept_pairs.items()
+        for pair, kept_pair in kept_pairs.items()
     ]
-    for receipt, kept in sorted(dropped_for.items()):
+    for receipt, kept_receipt in sorted(dropped_for.items()):
         yield TaggedOutput(
             "dropped",
             Duplicate(
                 bucket=receipt.key[0] >> range_shift(bucket_count(inputs)),
                 key=np.array(receipt.key, np.uint64).tobytes(),
                 id=receipt.id,
-                duplicate_of=kept.id,
+                duplicate_of=kept_receipt.id,
                 same_labels=None,
             ),
         )
@@ -335,15 +335,23 @@ def _unite(
 
 
 def _outcome(
-    pair: NearPair, kept: NearPair | None, dropped: Dropped, refused: Set[tuple[int, ...]]
+    pair: NearPair, kept_pair: NearPair | None, dropped: Dropped, refused: Set[tuple[int, ...]]
 ) -> str:
-    """Tells the outcome of a pair; `kept` is the pair of the receipts that are kept for its two."""
+    """Tells the outcome of a pair.
+
+    Args:
+      pair: the pair.
+      kept_pair: the receipts that are kept for its two receipts; None if they are one receipt, or
+        both were in the dataset before.
+      dropped: each receipt that is dropped, and the receipt that is kept for it.
+      refused: keys of the pairs whose receipts stay apart.
+    """
     if dropped.get(pair.second) == pair.first:
         return "dropped"
-    if kept is None:
+    if kept_pair is None:
         return "settled"  # one of the two is dropped for a third receipt, or both are
     # Its group would be too large, or in two splits.
-    return "refused" if (*kept.first.key, *kept.second.key) in refused else "grouped"
+    return "refused" if (*kept_pair.first.key, *kept_pair.second.key) in refused else "grouped"
 
 
 def _evidence(pair: NearPair) -> dict[str, int]:

@@ -268,8 +268,8 @@ def misread(lines: Lines, rng: random.Random, *, rate: float) -> Lines:
         if right == " " or rng.random() >= rate:
             return right
         kind = rng.random()
-        other = rng.choice(_CHARACTERS)
-        return other if kind < 0.7 else "" if kind < 0.85 else right + other
+        replacement = rng.choice(_CHARACTERS)
+        return replacement if kind < 0.7 else "" if kind < 0.85 else right + replacement
 
     return ["".join(map(character, line)) for line in lines]
 
@@ -344,7 +344,7 @@ def misread_rows(
     rows = []
     for change, (first, second) in CHANGES.items():
         purchase: dict[str, str] = {}
-        found: set[Pair] = set()
+        pairs: set[Pair] = set()
         sure: set[Pair] = set()
         for seed in seeds:
             rng = random.Random(seed)
@@ -355,11 +355,11 @@ def misread_rows(
             purchase |= dict(zip(ids, [*ids[: len(texts)], *(ids[n] for n in again)], strict=True))
             for pair in _paired(ids, lines):
                 keys = frozenset((pair.first.id, pair.second.id))
-                found.add(keys)
+                pairs.add(keys)
                 if pair.sure:
                     sure.add(keys)
         wrong = sum(len({purchase[id_] for id_ in pair}) > 1 for pair in sure)
-        scores = score(found, purchase)
+        scores = score(pairs, purchase)
         rows.append({"receipts": name, "errors": change, **scores, "sure, wrong": wrong})
     return rows
 

@@ -101,16 +101,16 @@ def init_from(
         )
     if checkpoints.newest_step is not None:
         try:
-            before: str | None = folder.read_options().get("init_from")
+            source: str | None = folder.read_options().get("init_from")
         except ValueError as error:
             warn(str(error))
-            before = path  # it can't be told
-        if path and path != before:
+            source = path  # it can't be told
+        if path and path != source:
             warn(
                 f"--init-from {path} is left aside, as the run goes on from its step "
                 f"{trainer.step:,}: to begin anew, choose another run folder"
             )
-        return before
+        return source
     if path:
         with trainer.strategy.scope():
             lines = warm_start(

@@ -72,12 +72,12 @@ def search(sums: Mapping[str, int], *, directory: str, ids: frozenset[str]) -> I
                 )
         else:
             lines = list(map(json.loads, data.splitlines()))
-            held = frozenset[str]().union(*(ids_of(line, ids) for line in lines))
+            matching = frozenset[str]().union(*(ids_of(line, ids) for line in lines))
             others = {
                 line.get(name) for line in lines for name in ("duplicate_of", "near_duplicate_of")
             }
-            if held or not others.isdisjoint(ids):
-                yield Found(name=name, ids=tuple(sorted(held)))
+            if matching or not others.isdisjoint(ids):
+                yield Found(name=name, ids=tuple(sorted(matching)))
 
 
 def ids_of(line: Mapping[str, Any], ids: frozenset[str]) -> frozenset[str]:

@@ -36,9 +36,9 @@ def resolved(path: str) -> str:
     """
     if "://" not in path:
         return path
-    scheme, _, rest = path.partition("://")
+    scheme, _, address = path.partition("://")
     if scheme == "file":
-        host, slash, name = rest.partition("/")
+        host, slash, name = address.partition("/")
         if slash and host in ("", "localhost"):
             return "/" + unquote(name)
         raise ValueError(f"{shown(path)} names no file of this machine: write file:///PATH")

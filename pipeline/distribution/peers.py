@@ -125,5 +125,5 @@ def _listing(peers: Mapping[str, str], errors: Mapping[str, OSError]) -> str:
         f"{peers[address]} at {address} ({error.strerror or error})"
         for address, error in list(errors.items())[:_LISTED]
     ]
-    others = len(errors) - len(listed)
-    return ", ".join(listed) + (f" and {others} more" if others else "")
+    unlisted = len(errors) - len(listed)
+    return ", ".join(listed) + (f" and {unlisted} more" if unlisted else "")

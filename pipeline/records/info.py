@@ -218,18 +218,18 @@ def why_replaced(info: DatasetInfo) -> str | None:
     """Explains why a directory no longer holds the version that was loaded; None if it does."""
     try:
         if why_missing(info.data_dir, COMPLETED):
-            return gone(info.data_dir)
+            return say_gone(info.data_dir)
         versions = _read_parsed(os.path.join(info.data_dir, COMPLETED), Versions.from_bytes)
     except ValueError as error:
         return f"{error}; {VERIFY}"
     if info.version in versions.ended:
-        return ended(info)
+        return say_ended(info)
     if info.manifest_sha256 not in {version.manifest_sha256 for version in versions.versions}:
-        return built_anew(info)
+        return say_built_anew(info)
     return None
 
 
-def ended(info: DatasetInfo) -> str:
+def say_ended(info: DatasetInfo) -> str:
     """Says that the version is one that COMPLETED names as ended."""
     return (
         f"{info.data_dir}: version {info.version} has ended, as receipts in it had to be "
@@ -237,12 +237,12 @@ def ended(info: DatasetInfo) -> str:
     )
 
 
-def built_anew(info: DatasetInfo) -> str:
+def say_built_anew(info: DatasetInfo) -> str:
     """Says that COMPLETED does not name the version."""
     return f"{info.data_dir} holds another dataset by now, built in its place: {NEWEST}"
 
 
-def gone(data_dir: str) -> str:
+def say_gone(data_dir: str) -> str:
     """Says that a directory has no COMPLETED any more."""
     return f"{data_dir} holds no finished dataset any more (no file {COMPLETED}): {GONE}"
 

@@ -115,7 +115,7 @@ class PixelReader:
         pixels = aligned_empty(len(numbers) * size, np.uint8)
         opened: dict[int, OpenFile] = {}  # each shard is looked at once
         starts = self._pixel_start[positions]
-        known = (starts > 0) & (self._verify != "always")
+        are_known = (starts > 0) & (self._verify != "always")
         try:
             # Two threads copy at once as long as neither needs Python, so the loop has nothing in
             # it that can be computed for all records together.
@@ -123,7 +123,7 @@ class PixelReader:
                 shards,
                 positions.tolist(),
                 (table.offset[positions] + starts).tolist(),
-                known.tolist(),
+                are_known.tolist(),
                 range(0, pixels.size, size),
                 strict=True,
             ):

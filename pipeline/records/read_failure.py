@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipeline.records.files import reason
-from pipeline.records.info import GONE, NEWEST, VERIFY, DatasetInfo, gone, why_replaced
+from pipeline.records.info import GONE, NEWEST, VERIFY, DatasetInfo, say_gone, why_replaced
 from pipeline.records.stored_shards import ReplacedError
 from schemas.file_names import COMPLETED
 from schemas.index import RecordIndex
@@ -79,6 +79,6 @@ def read_failure_in(error: "tf.errors.OpError") -> str | None:
         return None
     path, fault = of_file[1], of_file[2].strip()
     if path.endswith(COMPLETED) and fault == os.strerror(errno.ENOENT):
-        return gone(path.removesuffix(f"/{COMPLETED}"))
+        return say_gone(path.removesuffix(f"/{COMPLETED}"))
     remedies = {os.strerror(number): remedy for number, remedy in _REMEDIES.items()}
     return f"{path} cannot be read: {fault}; {remedies.get(fault, STORAGE)}"

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 
 import tensorflow as tf
 
-from pipeline.records.info import NEWEST, DatasetInfo, built_anew, ended, gone
+from pipeline.records.info import NEWEST, DatasetInfo, say_built_anew, say_ended, say_gone
 from schemas.file_names import COMPLETED
 
 
@@ -49,9 +49,9 @@ class StoredVersion(NamedTuple):
             glob.escape(path),
             f"(?s).*{re.escape(info.manifest_sha256)}.*",
             rf'(?s).*"ended":\s*\[[^\]]*\b{info.version}\b.*',
-            gone(info.data_dir),
-            ended(info),
-            built_anew(info),
+            say_gone(info.data_dir),
+            say_ended(info),
+            say_built_anew(info),
             f"{info.data_dir}: version {info.version} has ended, as receipts in it had to be "
             f"forgotten, or another dataset was built in its place: {NEWEST}",
         )

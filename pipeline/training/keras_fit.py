@@ -125,12 +125,12 @@ class EpochCheckpoints(keras.callbacks.Callback):
         with model.distribute_strategy.scope():
             model.optimizer.build(model.trainable_variables)
         self.set_model(model)
-        self._now = RunIdentity(
+        self._current = RunIdentity(
             stream=dataset_options(info) if info else {},
             updates=dict(_options(model.optimizer.get_config(), "optimizer")),
             dataset_version=info.version if info else None,
         )
-        self._then: RunIdentity | None = None
+        self._earlier: RunIdentity | None = None
         with tf.init_scope(), tf.device("CPU"):
             self._step = tf.Variable(0, dtype=tf.int64, trainable=False)
             self._identity = tf.Variable("", dtype=tf.string, trainable=False)
@@ -174,27 +174,29 @@ class EpochCheckpoints(keras.callbacks.Callback):
         learning_rate = optimizer.learning_rate
         # A number is restored, and a schedule is not.
         is_number = isinstance(learning_rate, keras.Variable)
-        asked = float(learning_rate.numpy()) if is_number else None
+        program_rate = float(learning_rate.numpy()) if is_number else None
         checkpoint = self._checkpoint
         try:
             is_counted = tf.train.load_checkpoint(path).has_tensor(_STEP)
             if is_counted:
-                self._then = read_identity(path)
+                self._earlier = read_identity(path)
         except (tf.errors.OpError, IndexError) as error:
             raise _damage(path, error) from error
-        if self._then:
-            self._check_dataset(path, self._then)
+        if self._earlier:
+            self._check_dataset(path, self._earlier)
         else:
             checkpoint = self._without_step(path)
         try:
             checkpoint.restore(path).assert_existing_objects_matched()
         except (tf.errors.OpError, AssertionError, IndexError, ValueError) as error:
             raise _damage(path, error) from error
-        if self._then is None:
+        if self._earlier is None:
             self._step.assign(int(optimizer.iterations.numpy()))
-        elif changes := self._now.update_changes(self._then):
-            if asked is not None and any("learning_rate" in change.name for change in changes):
-                optimizer.learning_rate = asked
+        elif changes := self._current.update_changes(self._earlier):
+            if program_rate is not None and any(
+                "learning_rate" in change.name for change in changes
+            ):
+                optimizer.learning_rate = program_rate
             listing = "".join(f"\n  {change}" for change in changes)
             warnings.warn(
                 f"options differ from those of {path}, and count from step {self.step} on:"
@@ -222,21 +224,21 @@ class EpochCheckpoints(keras.callbacks.Callback):
         parts = ("model", "seeds", "optimizer")
         return tf.train.Checkpoint(**{name: getattr(self._checkpoint, name) for name in parts})
 
-    def _check_dataset(self, path: str, then: RunIdentity) -> None:
-        if not (self._now.stream and "dataset" in then.stream):
+    def _check_dataset(self, path: str, earlier: RunIdentity) -> None:
+        if not (self._current.stream and "dataset" in earlier.stream):
             return
-        names = self._now.stream.keys()
-        if all(self._now.stream[name] == then.stream.get(name) for name in names):
+        names = self._current.stream.keys()
+        if all(self._current.stream[name] == earlier.stream.get(name) for name in names):
             return
-        version, now = then.dataset_version, self._now.dataset_version
+        version, current = earlier.dataset_version, self._current.dataset_version
         repair = (
-            "give the dataset of then"
-            if version == now
+            "give that dataset"
+            if version == current
             else f"pass version={version} to load_info and to the datasets"
         )
         raise ValueError(
             f"{path} was trained on version {version} of a dataset, and info is of another one, or "
-            f"of other records (version {now}): {repair}, or choose another directory"
+            f"of other records (version {current}): {repair}, or choose another directory"
         )
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -246,16 +248,16 @@ class EpochCheckpoints(keras.callbacks.Callback):
           ValueError: they are not.
         """
         steps = self.params["steps"]
-        then = self._then.stream.get("steps_per_epoch") if self._then else None
-        if None not in (steps, then) and steps != then:
+        earlier = self._earlier.stream.get("steps_per_epoch") if self._earlier else None
+        if None not in (steps, earlier) and steps != earlier:
             raise ValueError(
-                f"steps_per_epoch is {steps}, and was {then} before step {self.step}, from which "
-                "this run continues: give the batch size and the version of the dataset of then, "
-                "or choose another directory"
+                f"steps_per_epoch is {steps}, and was {earlier} before step {self.step}, from "
+                "which this run continues: give the same batch size and version of the dataset, or "
+                "choose another directory"
             )
-        stream = {**self._now.stream, "steps_per_epoch": steps}
-        self._now = dataclasses.replace(self._now, stream=stream)
-        self._identity.assign(self._now.to_json())
+        stream = {**self._current.stream, "steps_per_epoch": steps}
+        self._current = dataclasses.replace(self._current, stream=stream)
+        self._identity.assign(self._current.to_json())
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Begins to count the batches of an epoch."""

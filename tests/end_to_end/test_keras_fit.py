@@ -234,7 +234,7 @@ def test_another_dataset(directory: Path, tmp_path: Path):
     assert EpochCheckpoints(small_model(), tmp_path / "run").step == 1
     exclude(write_dataset(tmp_path / "receipts"), {0: [0]})
     other = load_info(tmp_path / "receipts")
-    with pytest.raises(ValueError, match="give the dataset of then, or choose another directory"):
+    with pytest.raises(ValueError, match="give that dataset, or choose another directory"):
         EpochCheckpoints(small_model(), tmp_path / "run", info=other)
     grown = dataclasses.replace(other, manifest=dataclasses.replace(other.manifest, version=2))
     # Told before the variables are restored, whose shapes may follow from the dataset.
