@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 EOI, SOS = 0xD9, 0xDA
-_FRAMES = (0xC0, 0xC1, 0xC2)  # baseline, extended and progressive
-_PROGRESSIVE = 0xC2
+PROGRESSIVE = 0xC2
+_FRAMES = (0xC0, 0xC1, PROGRESSIVE)  # baseline, extended and progressive
 _OTHER_FRAMES = {
     0xC3: "lossless",
     0xC9: "arithmetic-coded",
@@ -109,7 +109,7 @@ def check_jpeg(data: bytes) -> None:
             scans += 1
             # Both headers give a number of components. A progressive file refines its pixels scan
             # by scan, so there no single scan is all.
-            complete = frame.marker != _PROGRESSIVE and segment.header[0] == frame.header[5]
+            complete = frame.marker != PROGRESSIVE and segment.header[0] == frame.header[5]
         elif segment.marker != EOI and segment.marker not in _BESIDE_FRAMES:
             raise ValueError(f"JPEG file with an unknown marker: {_name(segment)}")
     if not scans:

@@ -14,7 +14,7 @@ import simplejpeg
 from PIL import Image
 
 from beam_jobs.rejection import Reason, RejectionError
-from schemas.jpeg import has_scalable_frame
+from schemas.jpeg import PROGRESSIVE, SOS, has_scalable_frame, segments
 
 SCALES = (8, 4, 2, 1)
 END_MARKER = b"\xff\xd9"
@@ -26,6 +26,7 @@ _NO_END = "Premature end of JPEG file"
 # of a restart marker (D0 to D7), or where there are more, pixels were lost or shifted.
 _EXTRANEOUS = re.compile(r"(\d+) extraneous bytes before marker 0x(?!d[0-7])")
 _MAX_EXTRANEOUS_BYTES = 64
+_COEFFICIENTS = 64  # of a block of 8×8 pixels
 
 
 def decodes(data: bytes, mode: str) -> bool:
@@ -62,11 +63,16 @@ def decode_jpeg(data: bytes, mode: str, *, scale: int = 1) -> Image.Image:
             if str(warning) != _NO_END:
                 raise
             # Then only the end marker may be missing.
-            pixels = _decoded(data + END_MARKER, color_space, scale)
+            data += END_MARKER
+            pixels = _decoded(data, color_space, scale)
     except ValueError as error:
         early = str(error.__context__) == _NO_END
         reason = Reason.TRUNCATED if early else Reason.CORRUPT
         raise RejectionError(reason, f"decoding failed: {error}") from error
+    if _lacks_scans(data):
+        raise RejectionError(
+            Reason.TRUNCATED, "the last scans of the progressive JPEG file are missing"
+        )
     size = (pixels.shape[1], pixels.shape[0])
     return Image.frombytes(mode, size, pixels, "raw", raw_mode)
 
@@ -83,6 +89,33 @@ def _decoded(data: bytes, color_space: str, scale: int) -> npt.NDArray[np.uint8]
         if _is_damage(str(warning)):
             raise
     return simplejpeg.decode_jpeg(data, strict=False, **options)
+
+
+def _lacks_scans(data: bytes) -> bool:
+    """Returns whether a progressive file that ends between two scans was longer once.
+
+    Its first scans give the upper bits of coefficients, and later ones add bit after bit, so its
+    image is blurred. Each scan names its components, a range of coefficients, and their bits that
+    are still to come (ITU-T T.81, G.1.1.1). Encoders end with the brightness, the first component.
+    They may leave out coefficients of color that are all zero.
+    """
+    missing_bits: dict[int, list[int | None]] = {}  # of each coefficient; None if none came yet
+    try:
+        for segment in segments(data):
+            if segment.marker == PROGRESSIVE:
+                components = segment.header[6 : 6 + 3 * segment.header[5] : 3]
+                missing_bits = {component: [None] * _COEFFICIENTS for component in components}
+            elif segment.marker == SOS:
+                if not missing_bits:
+                    return False  # not progressive
+                count = segment.header[0]
+                first, last, bits = segment.header[1 + 2 * count : 4 + 2 * count]
+                for component in segment.header[1 : 1 + 2 * count : 2]:
+                    missing_bits[component][first : last + 1] = [bits & 15] * (last + 1 - first)
+    except ValueError:
+        return False  # odd bytes between segments, which the decoder has passed over
+    brightness, *colors = missing_bits.values()
+    return any(brightness) or None in brightness or any(any(color) for color in colors)
 
 
 def check_jpeg_pixels(data: bytes) -> None:

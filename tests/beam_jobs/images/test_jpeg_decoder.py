@@ -12,10 +12,11 @@ pytest.importorskip("apache_beam")
 
 from beam_jobs.images.image import ImageOptions, StoredImage, store_image
 from beam_jobs.images.image_file import image_file
-from beam_jobs.images.jpeg_decoder import SCALES, decode_jpeg, decodes
+from beam_jobs.images.jpeg_decoder import END_MARKER, SCALES, decode_jpeg, decodes
 from beam_jobs.layouts.image import image_descriptors
 from beam_jobs.near_duplicates.perceptual_hash import perceptual_hash
 from beam_jobs.rejection import Reason, RejectionError
+from schemas.jpeg import PROGRESSIVE, SOS, segments
 from tests.support.image_files import decoded
 from tests.support.pictures import encode, picture
 from tests.support.rare_images import lossless_jpeg
@@ -96,6 +97,36 @@ def test_a_progressive_file_that_ends_within_a_scan_is_refused() -> None:
     data = ends_in_the_middle(KINDS["progressive"])
     with pytest.raises(RejectionError, match="Corrupt JPEG data: premature end of data segment"):
         store_image(data, [], ImageOptions())
+
+
+@pytest.mark.parametrize("page", [PAGE, PAGE.convert("L"), PAGE.convert("CMYK")])
+def test_a_progressive_file_that_ends_between_scans_is_refused(page: Image.Image) -> None:
+    """Its end marker may be there: a decoder finds nothing wrong, and the image is blurred."""
+    data = encode(page, "JPEG", progressive=True)
+    scans = [segment.offset for segment in segments(data) if segment.marker == SOS]
+    assert len(scans) > 5
+    assert store_image(data, [], ImageOptions()).encoded
+    for scan in scans[1:]:
+        for end in (b"", END_MARKER):
+            with pytest.raises(RejectionError, match="the last scans .* are missing") as caught:
+                store_image(data[:scan] + end, [], ImageOptions())
+            assert caught.value.reason == Reason.TRUNCATED
+
+
+def test_a_progressive_file_may_leave_out_color_that_is_zero() -> None:
+    data = encode(PAGE.convert("L").convert("RGB"), "JPEG", progressive=True, subsampling=0)
+    (frame,) = (segment for segment in segments(data) if segment.marker == PROGRESSIVE)
+    color = frame.header[9::3]
+    scans = [segment for segment in segments(data) if segment.marker == SOS]
+    left_out = [scan for scan in scans if scan.header[0] == 1 and scan.header[1] in color]
+    assert len(left_out) == 4  # two for each color, but for their mean
+    smaller = data
+    for scan in reversed(left_out):
+        smaller = smaller[: scan.offset] + smaller[scan.end :]
+    whole, rest = (store_image(file, [], ImageOptions()).pixels for file in (data, smaller))
+    assert whole is not None
+    assert rest is not None
+    assert whole.tobytes() == rest.tobytes()
 
 
 def test_a_file_that_ends_early_is_truncated() -> None:
