@@ -2,21 +2,23 @@
 
 import json
 import random
+import signal
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 pytest.importorskip("apache_beam")
 pytest.importorskip("tensorflow")
 
-from beam_jobs.compact import main as compact
-from beam_jobs.forget import main as forget
+from beam_jobs import build, compact, forget
 from tests.fuzz.cases import random_cases
 from tests.fuzz.random_rows import RandomRows, Row
 from tests.fuzz.truth import Record, Version, check_no_strays, read_versions
+from tests.support.kills import Change, exit_code_at
 
 _LABELS = ("--label=total:float", "--label=shop:category", "--label=payer:string")
 _LEFT_OUT = ("rejected.jsonl", "duplicates.jsonl")
@@ -25,9 +27,9 @@ _IDS = ("id", "duplicate_of", "near_duplicate_of")
 _STEPS = 5
 
 
-def test_random_histories(build: Callable[..., int], tmp_path: Path):
+def test_random_histories(tmp_path: Path):
     for number, rng in enumerate(random_cases(2)):
-        history = _History(rng, tmp_path / str(number), build)
+        history = _History(rng, tmp_path / str(number))
         for _ in range(_STEPS):
             history.go_on()
 
@@ -35,8 +37,8 @@ def test_random_histories(build: Callable[..., int], tmp_path: Path):
 class _History:
     """A dataset directory, and what its commands were given so far."""
 
-    def __init__(self, rng: random.Random, folder: Path, build: Callable[..., int]) -> None:
-        self.rng, self.folder, self.build = rng, folder, build
+    def __init__(self, rng: random.Random, folder: Path) -> None:
+        self.rng, self.folder = rng, folder
         self.directory = folder / "dataset"
         (folder / "images").mkdir(parents=True)
         self.rows = RandomRows(rng, folder / "images")
@@ -80,7 +82,7 @@ class _History:
         """Makes one generation of all."""
         before = self.newest
         shards = self.rng.choice([(), ("--shards=1",), ("--shards=4",)])
-        assert compact([str(self.directory), "--quiet", "--workers=1", *shards]) == 0
+        self._run(compact, str(self.directory), *shards)
         self._read()
         assert self.newest.records.keys() == before.records.keys()
         for id_, record in before.records.items():
@@ -100,8 +102,7 @@ class _History:
         forgotten = self.rng.sample(ids, min(len(ids), self.rng.choice([1, 2, 5, 40])))
         file = self.folder / "ids.txt"
         file.write_text("".join(f"{id_}\n" for id_ in forgotten))
-        arguments = [str(self.directory), f"--ids={file}", "--quiet", "--workers=1"]
-        assert forget(arguments) == 0
+        self._run(forget, str(self.directory), f"--ids={file}")
         self._read(may_change=True)
         for version in self.versions.values():
             assert not version.records.keys() & set(forgotten)
@@ -121,20 +122,36 @@ class _History:
                 yield from map(json.loads, self.files[name].splitlines())
 
     def _build(self, count: int, *options: str) -> None:
-        before = self.newest.records if self.versions else {}
         rows = self.rows.table(count)
         table = self.folder / "images" / "table.jsonl"
         as_ascii = self.rng.random() < 0.5
         table.write_text("".join(json.dumps(row, ensure_ascii=as_ascii) + "\n" for row in rows))
-        assert self.build(table, self.directory, "--max-bad-fraction=0.9", *options) == 0
+        paths = (f"--input={table}", f"--output={self.directory}")
+        self._run(build, *paths, "--max-bad-fraction=0.9", *options)
         number_before = max(self.versions, default=0)
         self._read()
-        if max(self.versions) > number_before:  # else all receipts were there
-            self._check_inputs(rows, before)
+        # None are new if all receipts were there, two if the first command was killed at its end.
+        for number in range(number_before + 1, max(self.versions) + 1):
+            self._check_inputs(rows, number)
 
-    def _check_inputs(self, rows: Sequence[Row], before: Mapping[str, Record]) -> None:
-        """Checks that each row is accounted for once, and that records are as their rows."""
-        after, generation = self.newest.records, self.newest.manifest["generations"][-1]
+    def _run(self, command: ModuleType, *arguments: str) -> None:
+        """Runs a command; it may be killed at a random change of a file, and is then run again."""
+        options = [*arguments, "--quiet", "--workers=1"]
+        if self.rng.random() < 0.3:
+            action = self.rng.choice(["create", "rename", "remove"])
+            change = Change(action, "*", self.rng.randint(1, 40))
+            code = exit_code_at(change, command.__name__, options, self.directory)
+            print("exit status", code, "at", change)
+            if code == 0:
+                return  # there were fewer changes
+            assert code == -signal.SIGKILL
+        assert command.main(options) == 0
+
+    def _check_inputs(self, rows: Sequence[Row], number: int) -> None:
+        """Checks that a version accounts for each row once, and that records are as their rows."""
+        before = self.versions[number - 1].records if number > 1 else {}
+        after = self.versions[number].records
+        generation = self.versions[number].manifest["generations"][-1]
         assert before.keys() <= after.keys()
         assert generation["counts"]["inputs"] == len(rows)
         left_out = Counter(line["id"] for line in self._lines(generation["files"], _LEFT_OUT))
