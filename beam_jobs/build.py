@@ -27,7 +27,7 @@ from beam_jobs.options import BuildOptions
 from beam_jobs.prepare.staging import delete_staging, remove_if_empty, write_marker
 from beam_jobs.running import report
 from beam_jobs.running.launch import Launch, run_command, until_stopped
-from beam_jobs.sources.folders import PASSED_OVER
+from beam_jobs.sources.folders import SKIPPED_SYSTEM_FILES
 from beam_jobs.storage import files
 from beam_jobs.writing.output import (
     check_finished,
@@ -105,8 +105,8 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
             _print_plan(options, args.output)
         else:
             elapsed_s = time.monotonic() - started_s
-            passed_over = launch.count(PASSED_OVER)
-            _print_summary(options, args.output, elapsed_s=elapsed_s, passed_over=passed_over)
+            skipped = launch.count(SKIPPED_SYSTEM_FILES)
+            _print_summary(options, args.output, elapsed_s=elapsed_s, skipped=skipped)
         return 0
 
 
@@ -121,9 +121,7 @@ def _print_plan(options: BuildOptions, output: str) -> None:
     print(report.plan_summary(outline, options.splits, output), end="")
 
 
-def _print_summary(
-    options: BuildOptions, output: str, *, elapsed_s: float, passed_over: int
-) -> None:
+def _print_summary(options: BuildOptions, output: str, *, elapsed_s: float, skipped: int) -> None:
     manifest = read_manifest(options.output)
     if options.base and manifest.version == options.base.version:
         print(f"{output} has all inputs already: version {manifest.version} is the newest")
@@ -135,7 +133,7 @@ def _print_summary(
     image = newest.build_options["image"]
     warnings = report.warn_of_boxes(records, image) + report.warn_of_narrow_images(records, image)
     print(warnings, end="")
-    print(report.tell_passed_over(passed_over), end="")
+    print(report.describe_skipped(skipped), end="")
     print(f"  {elapsed_s:.0f} s, {newest.counts.inputs / elapsed_s:.1f} images/s")
 
 

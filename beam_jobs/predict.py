@@ -23,7 +23,7 @@ from beam_jobs.prediction.publish import check_predictions_output, read_predicti
 from beam_jobs.prepare.staging import delete_staging, write_marker
 from beam_jobs.running import report
 from beam_jobs.running.launch import Launch, run_command, until_stopped
-from beam_jobs.sources.folders import PASSED_OVER
+from beam_jobs.sources.folders import SKIPPED_SYSTEM_FILES
 from beam_jobs.storage import files
 from beam_jobs.writing.output import check_names, is_published
 from beam_jobs.writing.output_lock import output_lock
@@ -63,7 +63,7 @@ def _run(argv: Sequence[str] | None, stop: StopSignals) -> int:
         ):
             return status
         inputs = _print_summary(options, args.output)
-        print(report.tell_passed_over(launch.count(PASSED_OVER)), end="")
+        print(report.describe_skipped(launch.count(SKIPPED_SYSTEM_FILES)), end="")
         elapsed_s = time.monotonic() - started_s
         print(f"  {elapsed_s:.0f} s, {inputs / elapsed_s:.1f} images/s")
         return 0

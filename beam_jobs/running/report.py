@@ -155,13 +155,11 @@ def warn_of_narrow_images(records: RecordSummary, image: Mapping[str, Any]) -> s
     return text
 
 
-def tell_passed_over(count: int) -> str:
-    """Tells how many files and folders of systems were no inputs; "" if none."""
+def describe_skipped(count: int) -> str:
+    """Tells how many system files and folders were skipped; "" if none."""
     if not count:
         return ""
-    return (
-        f"  {count:,} files or folders of systems were passed over, such as .DS_Store and @eaDir\n"
-    )
+    return f"  {count:,} system files or folders were skipped, such as .DS_Store and @eaDir\n"
 
 
 def _names_as_floats(vocabularies: Mapping[str, Sequence[str]]) -> str:

@@ -29,8 +29,8 @@ _SYSTEM_FOLDERS = frozenset(
 )
 _PLACEHOLDER_SUFFIX = "_$folder$"  # of Hadoop's placeholders
 _SYSTEM_SUFFIXES = (_PLACEHOLDER_SUFFIX, "@SynoEAStream", "@SynoResource")  # of Synology
-PASSED_OVER = "passed_over"  # the counter of system files and folders
-_passed_over = Metrics.counter("tillroll", PASSED_OVER)
+SKIPPED_SYSTEM_FILES = "skipped_system_files"  # the counter of system files and folders
+_skipped = Metrics.counter("tillroll", SKIPPED_SYSTEM_FILES)
 
 
 def folder_parts(folder: str) -> Iterator[str]:
@@ -46,7 +46,7 @@ def folder_rows(
 ) -> Iterator[Row]:
     """Yields the rows of the files in a part of a folder, except those of system files.
 
-    Each system file, or folder of them, counts in `PASSED_OVER`.
+    Each system file, or folder of them, counts in `SKIPPED_SYSTEM_FILES`.
 
     Raises:
       BuildError: a folder can't be listed.
@@ -54,7 +54,9 @@ def folder_rows(
     # Beam would read no link to a local folder, and would not say so.
     local = files.is_local(part)
     paths = (
-        local_files_below(part.rstrip("/") or "/", pass_over=_count) if local else files_below(part)
+        local_files_below(part.rstrip("/") or "/", on_skipped=_count)
+        if local
+        else files_below(part)
     )
     for path in paths:
         if is_input(below(path, folder)):
@@ -71,7 +73,7 @@ def is_input(path: str) -> bool:
 
 def _count(path: str) -> None:
     if path and not path.endswith(("/", _PLACEHOLDER_SUFFIX)):  # these say that a folder is there
-        _passed_over.inc()
+        _skipped.inc()
 
 
 def folder_row(
@@ -115,11 +117,11 @@ def is_system_file(path: str) -> bool:
 
 
 def local_files_below(
-    root: str, *, pass_over: Callable[[str], None] = lambda path: None
+    root: str, *, on_skipped: Callable[[str], None] = lambda path: None
 ) -> Iterator[str]:
     """Yields the path of every file below a local folder, also behind links; no system files.
 
-    `pass_over` is called with the name of each system file or folder.
+    `on_skipped` is called with the name of each system file or folder.
 
     A folder is walked once, by its own name if it has one below `root`, and otherwise by the first
     link to it. So the walk ends where folders link to each other.
@@ -138,7 +140,7 @@ def local_files_below(
         walked.add(real_path)
         for entry in _local_entries(folder):
             if is_system_file(entry.name):
-                pass_over(entry.name)
+                on_skipped(entry.name)
                 continue
             if not _is_folder(entry):
                 yield entry.path

@@ -82,7 +82,7 @@ def parse_key(kind: str, raw: Any) -> str:
     return name
 
 
-def without_words_for_nothing(raw: Any) -> Any:
+def none_for_null_words(raw: Any) -> Any:
     """Returns a cell of a table that names something; None for NULL, nan and the like."""
     return None if isinstance(raw, str) and raw in _NO_VALUE else raw
 

@@ -22,9 +22,9 @@ from beam_jobs.sources import strict_json
 from beam_jobs.sources.folders import below, folder_parts, folder_rows, is_input
 from beam_jobs.sources.names import (
     in_nfc,
+    none_for_null_words,
     parse_key,
     parse_name,
-    without_words_for_nothing,
 )
 from beam_jobs.sources.parquet_table import RowGroup, read_header, read_rows
 from beam_jobs.sources.row import Row, make_row, rejected_row
@@ -210,7 +210,7 @@ class Source:
             return rejected_row(source, Reason.BAD_ROW, message)
 
         def cell(name: str) -> Any:
-            return without_words_for_nothing(values.get(self._column(name)))
+            return none_for_null_words(values.get(self._column(name)))
 
         named = self._column("id") in values
         id_ = ""

@@ -59,9 +59,9 @@ class OpenFile:
 
     def state(self) -> FileState:
         """Returns the state of the file, also of one that was deleted or replaced."""
-        found = os.fstat(self._descriptor)
+        status = os.fstat(self._descriptor)
         return FileState(
-            found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+            status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
         )
 
     def __del__(self) -> None:

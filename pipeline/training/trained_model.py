@@ -97,5 +97,6 @@ def _check(path: str, task: Task, info: DatasetInfo) -> None:
         listing = "".join(f"\n  {change}" for change in differing)
         raise ValueError(
             f"{path} was trained on another dataset or for another task than the newest command of "
-            f"its run asked for:{listing}\nChoose another checkpoint, or the dataset of then."
+            f"its run asked for:{listing}\n"
+            "Choose another checkpoint, or the dataset that it was trained on."
         )

@@ -22,7 +22,7 @@ def test_what_systems_put_into_folders_is_counted(tmp_path: Path, build, capfd, 
     draw_receipt(tmp_path / "in" / "$RECYCLE.BIN" / "S-1" / "$RAB12.jpg", 200)
     (tmp_path / "in" / ".DS_Store").write_bytes(b"x")
     assert build(tmp_path / "in", tmp_path / "out", f"--workers={workers}") == 0
-    assert "  3 files or folders of systems were passed over" in capfd.readouterr().out
+    assert "  3 system files or folders were skipped" in capfd.readouterr().out
     manifest = manifest_of(tmp_path / "out")
     assert (manifest.counts.inputs, manifest.counts.written) == (8, 8)
     assert manifest.vocabularies["layout"] == ("shop",)

@@ -108,7 +108,7 @@ def test_a_progressive_file_that_ends_between_scans_is_refused(page: Image.Image
     assert store_image(data, [], ImageOptions()).encoded
     for scan in scans[1:]:
         for end in (b"", END_MARKER):
-            with pytest.raises(RejectionError, match="the last scans .* are missing") as caught:
+            with pytest.raises(RejectionError, match="the last scans of") as caught:
                 store_image(data[:scan] + end, [], ImageOptions())
             assert caught.value.reason == Reason.TRUNCATED
 

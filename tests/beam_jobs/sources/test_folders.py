@@ -187,11 +187,11 @@ def test_a_file_whose_name_is_not_utf8_is_quarantined(tmp_path: Path) -> None:
 def test_what_systems_put_into_folders_is_no_receipt(tmp_path: Path, name: str) -> None:
     assert is_system_file(name)
     make(tmp_path, name, "shop/1.jpg", "Eadir/@home/#1.jpg", "recycle/icon.jpg")
-    passed_over: list[str] = []
-    paths = local_files_below(str(tmp_path), pass_over=passed_over.append)
+    skipped: list[str] = []
+    paths = local_files_below(str(tmp_path), on_skipped=skipped.append)
     found = sorted(os.path.relpath(path, tmp_path) for path in paths)
     assert found == ["Eadir/@home/#1.jpg", "recycle/icon.jpg", "shop/1.jpg"]
-    assert len(passed_over) == 1
+    assert len(skipped) == 1
 
 
 def test_a_system_folder_is_not_entered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

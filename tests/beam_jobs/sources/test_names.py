@@ -14,10 +14,10 @@ from beam_jobs.sources.names import (
     MAX_CHARACTERS,
     forms_of,
     in_nfc,
+    none_for_null_words,
     other_forms,
     parse_key,
     parse_name,
-    without_words_for_nothing,
 )
 
 
@@ -92,11 +92,9 @@ def test_a_name_is_the_same_in_all_forms(text: str) -> None:
 
 
 def test_words_for_nothing_are_whole_cells() -> None:
-    assert [without_words_for_nothing(text) for text in ("NULL", "nan", "None", "N/A")] == [
-        None
-    ] * 4
+    assert [none_for_null_words(text) for text in ("NULL", "nan", "None", "N/A")] == [None] * 4
     for raw in ("NULLE", " NULL", "none", "na", 0, 7.5, ["NULL"], ""):
-        assert without_words_for_nothing(raw) == raw
+        assert none_for_null_words(raw) == raw
 
 
 def test_the_other_forms_of_a_path() -> None:
