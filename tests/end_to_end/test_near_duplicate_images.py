@@ -81,6 +81,26 @@ def test_copies_are_in_one_split_and_listed(grouped: Path):
     assert list(verify(str(grouped), workers=1)) == []
 
 
+@pytest.mark.parametrize("options", [(), ("--channels=1",)], ids=["color", "gray"])
+def test_lossless_copies_of_large_photos_are_in_one_split(
+    once: Path, build, tmp_path: Path, options: tuple[str, ...]
+):
+    """JPEG is decoded at a reduced scale, or as gray, other formats are not: pixels differ."""
+    folder = tmp_path / "in" / "mart"
+    shutil.copytree(once / "mart", folder)
+    for path in list(folder.iterdir()):
+        with Image.open(path) as image:
+            assert max(image.size) >= 2 * 500
+            image.save(path.with_suffix(".png"))
+    out = tmp_path / "out"
+    assert build(folder.parent, out, *OPTIONS, "--max-side=500", *options) == 0
+    splits = split_of(out)
+    assert len(splits) == 2 * COUNT
+    for number in range(COUNT):
+        assert splits[f"mart/{number:02d}.jpg"] == splits[f"mart/{number:02d}.png"]
+    assert set(splits.values()) == {"train", "validation"}
+
+
 def test_images_are_not_compared_unless_asked(
     folder: Path, again: Path, build, tmp_path: Path, capsys
 ):

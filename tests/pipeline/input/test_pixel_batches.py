@@ -58,6 +58,12 @@ def copy(tmp_path: Path, pixels: Path) -> Path:
     return Path(shutil.copytree(pixels, tmp_path / "receipts"))
 
 
+@pytest.fixture(scope="module")
+def planned(pixels: Path) -> list[Any]:
+    """The first batches of six."""
+    return list(make_dataset(pixels, global_batch_size=6, config=STORED).take(60))
+
+
 def both(make: Callable[..., Any], *arguments: Any, config: InputConfig, **options: Any) -> list:
     """Makes datasets with the reader that copies, and with the one that parses."""
     configs = [
@@ -237,18 +243,21 @@ def delete_linked(directory: Path) -> None:
     ids=["exchanged", "built anew", "deleted", "renamed"],
 )
 def test_a_batch_of_files_that_change_is_right_or_an_error(
-    copy: Path, change: Callable[[Path], None], steps_before: int, portable: bool
+    copy: Path,
+    planned: list[Any],
+    change: Callable[[Path], None],
+    steps_before: int,
+    portable: bool,
 ):
     """Right ones are those of the plan, but records of one layout may have been exchanged."""
     config = dataclasses.replace(STORED, reading=Reading(portable=portable))
-    expected = list(make_dataset(copy, global_batch_size=6, config=config).take(60))
     batches = iter(make_dataset(copy, global_batch_size=6, config=config))
     for _ in range(steps_before):
         next(batches)
     change(copy)
-    pairs = {pair for batch in expected for pair in pairs_of(batch)}
+    pairs = {pair for batch in planned for pair in pairs_of(batch)}
     ended = False
-    for images, labels in expected[steps_before:]:
+    for images, labels in planned[steps_before:]:
         try:
             batch = next(batches)
         except tf.errors.OpError:
@@ -329,8 +338,9 @@ def test_an_iterator_keeps_its_dataset(
     batches = iter(make_distributed_dataset(strategy, pixels, global_batch_size=8, config=STORED))
     expected = iter(make_dataset(pixels, global_batch_size=8, config=STORED))
     tf.keras.backend.clear_session()
-    for _ in range(30):
-        gc.collect()
+    for step in range(30):
+        if step in (0, 10):  # it takes long, as tests leave many objects behind
+            gc.collect()
         images = strategy.experimental_local_results(next(batches)[0])
         np.testing.assert_array_equal(tf.concat(images, axis=0), next(expected)[0])
 
