@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import signal
 import struct
 from collections import Counter
@@ -19,6 +20,7 @@ from tests.fuzz.cases import random_cases
 from tests.fuzz.random_rows import RandomRows, Row
 from tests.fuzz.truth import Record, Version, check_no_strays, read_versions
 from tests.support.kills import Change, exit_code_at
+from tests.support.receipts import contents
 
 _LABELS = ("--label=total:float", "--label=shop:category", "--label=payer:string")
 _LEFT_OUT = ("rejected.jsonl", "duplicates.jsonl")
@@ -135,9 +137,10 @@ class _History:
             self._check_inputs(rows, number)
 
     def _run(self, command: ModuleType, *arguments: str) -> None:
-        """Runs a command; it may be killed at a random change of a file, and is then run again."""
+        """Runs a command, which may be killed and run again, or run on a copy with two workers."""
         options = [*arguments, "--quiet", "--workers=1"]
-        if self.rng.random() < 0.3:
+        event = self.rng.random()
+        if event < 0.3:
             action = self.rng.choice(["create", "rename", "remove"])
             change = Change(action, "*", self.rng.randint(1, 40))
             code = exit_code_at(change, command.__name__, options, self.directory)
@@ -145,7 +148,15 @@ class _History:
             if code == 0:
                 return  # there were fewer changes
             assert code == -signal.SIGKILL
+        twin = self.folder / "twin"
+        if event > 0.8 and self.versions:
+            shutil.copytree(self.directory, twin)
         assert command.main(options) == 0
+        if twin.exists():
+            on_twin = [text.replace(str(self.directory), str(twin)) for text in arguments]
+            assert command.main([*on_twin, "--quiet", "--workers=2"]) == 0
+            assert contents(twin) == contents(self.directory)
+            shutil.rmtree(twin)
 
     def _check_inputs(self, rows: Sequence[Row], number: int) -> None:
         """Checks that a version accounts for each row once, and that records are as their rows."""
