@@ -19,7 +19,7 @@ from beam_jobs.images.image import (
     open_image,
     store_image,
 )
-from beam_jobs.images.jpeg_decoder import check_jpeg_pixels
+from beam_jobs.images.jpeg_decoder import check_jpeg_pixels, decodes
 from beam_jobs.images.kept_jpeg import kept_bytes
 from beam_jobs.sources.row import Box
 
@@ -77,6 +77,7 @@ def _kept_undecoded(data: bytes, options: ImageOptions) -> bytes | None:
         and image.mode in modes
         and (profile is None or image.mode != "RGB" or is_srgb(profile))
         and memory_bytes(image) <= LARGE_BYTES
+        and decodes(data, image.mode)
     )
     if not kept or not (file := kept_bytes(data)):
         return None

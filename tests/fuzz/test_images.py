@@ -129,6 +129,7 @@ def _random_options(rng: random.Random) -> ImageOptions:
         "max_side": rng.choice([1024, 1024, 200, 60]),
         "channels": rng.choice([None, 1, 3]),
         "quality": 95,
+        "max_pixels": 1_000_000,  # damage of a header may ask for more
     }
     if rng.random() < 0.3:
         options |= {

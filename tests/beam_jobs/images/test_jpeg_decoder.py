@@ -161,6 +161,8 @@ def test_oddities_that_harm_no_pixel_are_accepted(data: bytes, same: str) -> Non
     stored = store_image(data, [], ImageOptions())
     assert stored.pixels is not None
     assert stored.pixels.tobytes() == decode_jpeg(KINDS[same], "RGB").tobytes()
+    # A model is given the same.
+    assert image_file(data, ImageOptions(), large=never) == stored.encoded
 
 
 def test_more_bytes_before_the_end_are_pixels_that_were_lost() -> None:
