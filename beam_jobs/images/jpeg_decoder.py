@@ -92,12 +92,12 @@ def _decoded(data: bytes, color_space: str, scale: int) -> npt.NDArray[np.uint8]
 
 
 def _lacks_scans(data: bytes) -> bool:
-    """Returns whether a progressive file that ends between two scans was longer once.
+    """Returns whether a progressive file was cut between two scans, so that its image is blurred.
 
-    Its first scans give the upper bits of coefficients, and later ones add bit after bit, so its
-    image is blurred. Each scan names its components, a range of coefficients, and their bits that
-    are still to come (ITU-T T.81, G.1.1.1). Encoders end with the brightness, the first component.
-    They may leave out coefficients of color that are all zero.
+    The first scans give the upper bits of coefficients, later ones add bit after bit. Each scan
+    names its components, a range of coefficients, and how many of their bits are still to come
+    (ITU-T T.81, G.1.1.1). Encoders end with the brightness, the first component. They may leave out
+    coefficients of color that are all zero.
     """
     missing_bits: dict[int, list[int | None]] = {}  # of each coefficient; None if none came yet
     try:
@@ -113,7 +113,7 @@ def _lacks_scans(data: bytes) -> bool:
                 for component in segment.header[1 : 1 + 2 * count : 2]:
                     missing_bits[component][first : last + 1] = [bits & 15] * (last + 1 - first)
     except ValueError:
-        return False  # odd bytes between segments, which the decoder has passed over
+        return False  # odd bytes between segments, which the decoder has skipped
     brightness, *colors = missing_bits.values()
     return any(brightness) or None in brightness or any(any(color) for color in colors)
 

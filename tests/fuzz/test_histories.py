@@ -160,22 +160,22 @@ class _History:
 
     def _check_inputs(self, rows: Sequence[Row], number: int) -> None:
         """Checks that a version accounts for each row once, and that records are as their rows."""
-        before = self.versions[number - 1].records if number > 1 else {}
-        after = self.versions[number].records
+        earlier = self.versions[number - 1].records if number > 1 else {}
+        records = self.versions[number].records
         generation = self.versions[number].manifest["generations"][-1]
-        assert before.keys() <= after.keys()
+        assert earlier.keys() <= records.keys()
         assert generation["counts"]["inputs"] == len(rows)
         left_out = Counter(line["id"] for line in self._lines(generation["files"], _LEFT_OUT))
-        fresh = after.keys() - before.keys()
+        fresh = records.keys() - earlier.keys()
         known = 0
         for id_, times in Counter(row["id"] for row in rows).items():
             unexplained = times - left_out[id_] - (id_ in fresh)
             assert unexplained >= 0, f"{id_} is listed too often"
-            assert id_ in before or not unexplained, f"{id_} has vanished"
+            assert id_ in earlier or not unexplained, f"{id_} has vanished"
             known += unexplained
         assert generation["counts"]["known"] == known
         for id_ in fresh:
-            assert any(self._is_row(after[id_], row) for row in rows if row["id"] == id_), id_
+            assert any(self._is_row(records[id_], row) for row in rows if row["id"] == id_), id_
 
     def _is_row(self, record: Record, row: Row) -> bool:
         """Compares a record with a row of its id."""

@@ -1,4 +1,4 @@
-"""Random image files, whole and damaged, whose pixels are known or read by TensorFlow."""
+"""Random image files, whole and damaged. Their pixels are known, or TensorFlow reads them."""
 
 import random
 from dataclasses import dataclass
