@@ -58,6 +58,8 @@ class ImageOptions:
         that needs ten times as long for an image is ended, see `watchdog`.
       box_frame: boxes are given in the pixels "stored" in the file, or "upright", as a viewer
         that obeys the EXIF orientation shows them.
+      full_decode: JPEG files are decoded at full scale and in color, so that copies in lossless
+        formats have the same pixels; else at the scale and in the channels that are stored.
     """
 
     encoding: Literal["jpeg", "raw"] = "jpeg"
@@ -72,6 +74,7 @@ class ImageOptions:
     max_memory_bytes: int = 2 << 30
     max_seconds: int = 60
     box_frame: Literal["stored", "upright"] = "stored"
+    full_decode: bool = False
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -244,7 +247,7 @@ def make_plan(image: Image.Image, options: ImageOptions) -> Plan:
     if turned_by_pillow and orientation in EXIF_TRANSPOSED:
         file_size = file_size[::-1]
     scale = 1
-    if options.encoding == "jpeg" and image.format in _JPEG_FORMATS:
+    if options.encoding == "jpeg" and image.format in _JPEG_FORMATS and not options.full_decode:
         # Scaled decoding is cheaper and leaves at least max_side for the final resampling.
         sides = _scaled(file_size, min(1, options.max_side / max(file_size)))
         scale = next(
@@ -273,7 +276,7 @@ def _decode(
     profile, file_mode = image.info.get("icc_profile"), image.mode
     if image.format in _JPEG_FORMATS and decodes(data, file_mode):
         # The luma channel alone is cheaper still.
-        luma = options.channels == 1 and file_mode == "RGB"
+        luma = options.channels == 1 and file_mode == "RGB" and not options.full_decode
         image = decode_jpeg(data, "L" if luma else file_mode, scale=plan.scale)
     else:
         _load(image, data)

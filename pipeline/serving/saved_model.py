@@ -17,7 +17,15 @@ from pipeline.tasks.base import Task, heads_of
 
 DESCRIPTION = "assets.extra/tillroll.json"
 IMAGES = "images"
-_STORED_IMAGES = ("encoding", "max_side", "quality", "raw_size", "fit", "channels")
+_STORED_IMAGES = (
+    "encoding",
+    "max_side",
+    "quality",
+    "raw_size",
+    "fit",
+    "channels",
+    "full_decode",  # not in datasets of older versions
+)
 
 
 def export(task: Task, model: Any, info: DatasetInfo, directory: str | os.PathLike[str]) -> None:
@@ -108,7 +116,9 @@ def _describe(task: Any, model: Any, info: DatasetInfo, config: InputConfig) -> 
         "dataset_digest": info.digest,
         # `beam_jobs.predict` prepares image files in the same way.
         "stored_images": {
-            name: info.manifest.build_options["image"][name] for name in _STORED_IMAGES
+            name: value
+            for name, value in info.manifest.build_options["image"].items()
+            if name in _STORED_IMAGES
         },
         "inputs": {
             "height": config.height,
