@@ -21,6 +21,7 @@ from beam_jobs.sources.source import Source
 from beam_jobs.storage import files
 from schemas.file_names import shard_of_file, version_of_file
 from schemas.fingerprints import FINGERPRINTS_VERSION
+from schemas.raw_pixels import pixels_form
 from schemas.receipt import Label, receipt_features
 from schemas.versions import FIRST_VERSION
 
@@ -292,6 +293,7 @@ class BuildOptions(DealOptions, InputOptions):
         """The options that shape the dataset's bytes, for its manifest."""
         return {
             "image": asdict(self.image),
+            **pixels_form(self.image.encoding),
             "layout_from": self.layout_from,
             "layout_distance": _used_distance(self.method),
             "merge_spellings": self.merge_spellings,
@@ -350,6 +352,7 @@ class CompactOptions(DealOptions):
         """The options that shape the dataset's bytes, for its manifest."""
         return {
             "image": dict(self.image),
+            **pixels_form(self.image["encoding"]),
             "layout_from": self.layout_from,
             "layout_distance": (
                 _used_distance(self.method) if self.finds_layouts else self.layout_distance

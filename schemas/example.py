@@ -22,6 +22,7 @@ _FIELDS: dict[Dtype, str] = {
     "float32": "float_list",
 }
 _FEATURES_TAG = b"\x0a"  # Example's field 1, length-delimited
+PADDING_TAG = 0x7A  # field 15 of the same kind, which Example has not: see `schemas.raw_pixels`
 _FIRST, _SECOND = 0x0A, 0x12  # tags of the length-delimited fields 1 and 2 of any message
 _PYTHON_TYPES: dict[Dtype, set[type]] = {
     "bytes": {bytes},
@@ -85,18 +86,6 @@ def extend_example(
     return _FEATURES_TAG + _varint(len(entries)) + entries
 
 
-def entry_bytes(feature: Feature, value: Value) -> bytes:
-    """Makes the bytes that every Example with this value of a feature contains, its map entry.
-
-    To look for them takes no parsing.
-
-    Raises:
-      ValueError: as `encode_example` does.
-    """
-    serialized = encode_example([feature], {feature.name: value})
-    return serialized[_header_bytes(memoryview(serialized)) :]
-
-
 def parse_example(features: Sequence[Feature], serialized: bytes) -> dict[str, Sequence[Any]]:
     """Reads the values of every feature as stored: strings as UTF-8, a plain one in a list.
 
@@ -157,7 +146,10 @@ def find_bytes(serialized: memoryview, name: str) -> slice:
     Raises:
       ValueError: the bytes are not an Example made by `encode_example`, or it has no such value.
     """
-    features = _contents(serialized, slice(0, len(serialized)), _FIRST)
+    padding = slice(0, 0)
+    if serialized[:1] == bytes([PADDING_TAG]):
+        padding = _contents(serialized, slice(0, len(serialized)), PADDING_TAG)
+    features = _contents(serialized, slice(padding.stop, len(serialized)), _FIRST)
     key = name.encode()
     start = features.start
     while start < features.stop:

@@ -19,6 +19,7 @@ from schemas.index import RecordIndex, dali_index
 from schemas.jpeg import check_jpeg
 from schemas.lookup import RecordLookup
 from schemas.manifest import FileChecksum, Manifest, Shard, Split, dealt_histogram
+from schemas.raw_pixels import are_aligned, check_pixels_start
 from schemas.receipt import LAYOUT, id_feature
 from schemas.tfrecord import unframe
 
@@ -321,6 +322,7 @@ def _check_records(
 
     That is the shard if a record's own bytes are damaged, else the file that it contradicts.
     """
+    is_mapped = are_aligned(manifest)
     for number, (start, length) in enumerate(
         zip(index.offset.tolist(), index.length.tolist(), strict=True)
     ):
@@ -329,8 +331,11 @@ def _check_records(
         try:
             if len(framed) < length:
                 raise ValueError("file ends inside a record")
-            values = decode_example(manifest.features, unframe(framed, start))
+            payload = unframe(framed, start)
+            values = decode_example(manifest.features, payload)
             _check_image(values)
+            if is_mapped:
+                check_pixels_start(payload)
         except ValueError as error:
             message = str(error)
         else:

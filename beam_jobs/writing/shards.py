@@ -27,6 +27,7 @@ from schemas.file_names import (
 from schemas.index import IndexRow, RecordIndex, dali_index
 from schemas.lookup import RecordLookup
 from schemas.manifest import Shard
+from schemas.raw_pixels import align_pixels
 from schemas.receipt import (
     LAYOUT,
     Label,
@@ -256,9 +257,13 @@ class _ShardBuilder:
         }
         ids = {id_feature(name): code for name, code in codes.items()}
         made = {f"receipt/{LAYOUT}": values[f"receipt/{LAYOUT}"][0].decode(), **ids}
-        # They go behind the staged bytes, which need not be encoded again.
-        added = {feature.name: made[feature.name] for feature in self._added}
-        record = frame(extend_example(payload, self._added, added))
+        if self._added:
+            # They go behind the staged bytes, which need not be encoded again.
+            added = {feature.name: made[feature.name] for feature in self._added}
+            payload = extend_example(payload, self._added, added)
+        if values["image/format"] == [b"raw"]:
+            payload = align_pixels(payload)
+        record = frame(payload)
         self.rows.append(
             IndexRow(
                 id=values["image/source_id"][0].decode(),

@@ -23,6 +23,7 @@ from schemas.index import IndexRow, RecordIndex, dali_index
 from schemas.least_certain import LeastCertain
 from schemas.lookup import RecordLookup
 from schemas.manifest import Counts, Generation, Manifest, Shard, Split
+from schemas.raw_pixels import align_pixels, pixels_form
 from schemas.receipt import Label, receipt_features
 from schemas.statistics import RecordSummary
 from schemas.summary_file import summary_text
@@ -99,11 +100,12 @@ def write_dataset(
     labels: Sequence[Label] = (),
     without_boxes: Container[str] = (),
     sizes: Sequence[tuple[int, int]] = ((HEIGHT, WIDTH),),
+    aligned: bool = True,
 ) -> Path:
     """Writes a directory with the split "train" of these layouts, and an empty "validation".
 
     Labels are of type float; records of the layouts in `without_boxes` have no boxes. Images have
-    the `sizes` in turn.
+    the `sizes` in turn. Older builds did not align raw pixels.
     """
     directory.mkdir(parents=True)
     names = sorted(counts)
@@ -128,6 +130,8 @@ def write_dataset(
                 boxes=layout not in without_boxes,
                 size=size,
             )
+            if raw and aligned:
+                record = align_pixels(record)
             summary.add(parse_example(features, record))
             records.append((f"{layout}-{number}", layout_id, size, record))
         written.append(_write_shard(directory, shard, records, channels=channels))
@@ -140,7 +144,10 @@ def write_dataset(
         version=FIRST_VERSION,
         splits={"train": train, "validation": validation},
         counts=Counts(inputs=len(layouts), written=len(layouts), duplicates=0, quarantined={}),
-        build_options={"image": _image_options(raw=raw, channels=channels)},
+        build_options={
+            "image": _image_options(raw=raw, channels=channels),
+            **(pixels_form("raw") if raw and aligned else {}),
+        },
         source_fingerprint="",
         written_by="tests",
     )
