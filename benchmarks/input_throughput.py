@@ -51,7 +51,6 @@ SWEEPS = (
     "parallel-reads",
     "parallel-decodes",
     "block-length",
-    "verify",
     "channels",
     "size",
     "replicas",
@@ -218,8 +217,6 @@ def swept(run: Training, name: str, text: str) -> Training:
         return replace(run, data_dir=text)
     if name == "allocator":
         return run
-    if name == "verify":
-        return _with_reading(run, verify=text)
     if name == "services":
         services = () if text == HERE else tuple(text.split(","))
         check_services(tf.distribute.get_strategy(), services)

@@ -82,22 +82,21 @@ class Reading:
         requests are under way. In `s3://` they are never more than 25, the connections of
         tensorflow-io, so that values above 9 send no more at a time there.
       buffer_bytes: bytes fetched by a request of TensorFlow.
-      verify: when the checksums of records whose pixels this process copies out of local files, as
-        `portable` says, are verified: the first time that the process reads a record of a file and
-        again once the file has been changed ("first"), each time ("always"), or not at all
-        ("never"). All other records are read by TensorFlow, which verifies each time.
-      portable: makes datasets of TensorFlow's operations alone, which other processes can run, such
-        as workers of the tf.data service. Otherwise, this process itself copies raw pixels out of
-        local files, which is several times as fast as parsing the records that hold them. It does
-        so if each record is dealt by itself, images are not cropped, `buffer_bytes` is None and
-        `InputConfig.features` names no stored features but the image, the label and `NAME_id` of
-        categories. ParameterServerStrategy needs no option: its datasets are always portable.
+      verify: whether the checksums of local shards with raw pixels, which are mapped into memory as
+        `portable` says, are verified when a dataset is made. The process reads each shard for that
+        once. All other records are verified each time that they are read.
+      portable: makes datasets that other processes can run, such as workers of the tf.data service.
+        Otherwise, local shards with raw pixels are mapped into the memory of this process, which is
+        several times as fast as parsing their records. They are if each record is dealt by itself,
+        images are not cropped, `buffer_bytes` is None and `InputConfig.features` names no stored
+        features but the image, the label and `NAME_id` of categories. ParameterServerStrategy needs
+        no option: its datasets are always portable.
     """
 
     block_length: int = 1
     parallel_reads: int | None = None
     buffer_bytes: int | None = None
-    verify: Literal["first", "always", "never"] = "first"
+    verify: bool = True
     portable: bool = False
 
     def __post_init__(self) -> None:
@@ -106,8 +105,7 @@ class Reading:
             value = getattr(self, name)
             if value is not None:
                 check_integer(name, value, example=32)
-        if self.verify not in ("first", "always", "never"):
-            raise ValueError(f"verify must be 'first' or 'always' or 'never', got {self.verify!r}")
+        check_type("verify", self.verify, bool, example="True")
         check_type("portable", self.portable, bool, example="True")
 
 

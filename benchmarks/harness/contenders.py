@@ -21,7 +21,7 @@ from pipeline.input.decode import decode_batches
 from pipeline.input.features import feature_spec
 from pipeline.input.index_dataset import InputShard, TensorArrays, batch_positions, training_records
 from pipeline.input.input_pipeline import InputPipeline
-from pipeline.input.pixel_batches import pixel_batches, why_parsed
+from pipeline.input.pixel_batches import why_parsed
 from pipeline.input.services import portable
 from pipeline.records.info import load_info
 from pipeline.records.reader import RecordReader
@@ -90,8 +90,8 @@ def training(run: Training, *, stage: str = "device") -> Iterator[Any]:
     """Batches up to a stage, the last of `STAGES` that is done.
 
     "batch" makes whole elements, augmentations included; "device" gives them to the replicas. All
-    before it is what one input pipeline does for itself. Pixels that are copied come at once:
-    "read", "parse" and "decode" are the same then.
+    before it is what one input pipeline does for itself. Pixels in memory come at once: "read",
+    "parse" and "decode" are the same then.
     """
     if stage == "device" and run.workers > 1:
         return _of_workers(run)
@@ -108,16 +108,12 @@ def training(run: Training, *, stage: str = "device") -> Iterator[Any]:
     numbers = training_records(elements.table, plan, InputShard(), start_step=run.start_step)
     if stage == "plan":
         return iter(numbers.prefetch(tf.data.AUTOTUNE))
-    if elements.pixel_reader:
-        images = pixel_batches(
-            elements.pixel_reader,
-            numbers,
-            elements.info,
-            run.config,
-            (),
-            batch_size=run.batch_size,
+    if pixels := elements.pixels:
+        images = numbers.map(
+            lambda numbers: pixels.read(numbers, (), run.config, batch_size=run.batch_size),
+            num_parallel_calls=tf.data.AUTOTUNE,
         )
-        return iter(images.prefetch(tf.data.AUTOTUNE))
+        return iter(images.prefetch(1))
     records = elements.reader.read(
         numbers, batch_size=run.batch_size, block_length=run.config.reading.block_length
     )
@@ -148,7 +144,7 @@ def reader_of(run: Training) -> str:
     config = portable(run.config) if run.services else run.config
     reason = why_parsed(load_info(run.data_dir), config) or _why_slowed(run)
     if reason is None:
-        return "reader: pixels are copied out of the files"
+        return "reader: pixels come from shards in memory"
     return f"reader: TensorFlow parses the records, as {reason}"
 
 

@@ -24,12 +24,11 @@ from pipeline.input.bucket_dataset import bucket_evaluation_source, bucket_train
 from pipeline.input.decode import decode_batches, decode_record
 from pipeline.input.features import MADE_FEATURES, read_features, stored_feature
 from pipeline.input.index_dataset import InputShard, TensorArrays
-from pipeline.input.pixel_batches import load_pixel_reader, pixel_batches
+from pipeline.input.pixel_batches import MappedPixels, load_pixels, stored_columns
 from pipeline.input.unbroken import unbroken
 from pipeline.option_checks import as_integer, check_step, check_type
 from pipeline.records.bucket_table import BucketOrder, BucketTable
 from pipeline.records.info import DatasetInfo
-from pipeline.records.pixel_reader import PixelReader
 from pipeline.records.reader import RecordReader
 from pipeline.records.table import RecordTable, check_batch_size, load_record_table, make_plan
 from pipeline.sampling.phases import PhasedPlan
@@ -49,7 +48,7 @@ class InputPipeline:
 
     Attributes:
       table: the records; for evaluation, in shard order.
-      pixel_reader: reads the pixels of whole batches; None where `reader` reads records, which are
+      pixels: the pixels of the records in memory; None where `reader` reads records, which are
         parsed.
       buckets: where images have several sizes, the records by bucket: a `BucketTable` for training,
         a `BucketOrder` for evaluation.
@@ -61,7 +60,7 @@ class InputPipeline:
     config: InputConfig
     table: RecordTable
     reader: RecordReader
-    pixel_reader: PixelReader | None
+    pixels: MappedPixels | None
     buckets: BucketTable | BucketOrder | None = None
 
     @classmethod
@@ -105,6 +104,7 @@ class InputPipeline:
         mean_bytes = sum(s.size_bytes for s in shards) // sum(s.records for s in shards)
         with tf.init_scope():  # tensors that every graph shares, also when a graph is being traced
             reader = RecordReader(info, table, config.reading, mean_bytes=mean_bytes)
+            pixels = load_pixels(info, split, table, config)
         return cls(
             info=info,
             split=split,
@@ -112,7 +112,7 @@ class InputPipeline:
             config=config,
             table=table,
             reader=reader,
-            pixel_reader=load_pixel_reader(info, split, table, config),
+            pixels=pixels,
             buckets=buckets,
         )
 
@@ -268,21 +268,23 @@ class InputPipeline:
 
         # Records, seeds and keys are three datasets in lock-step: all follow from the plan and have
         # one element for each record, or for each batch, of the same steps. So they are zipped.
-        if self.pixel_reader:
-            decoded = pixel_batches(
-                self.pixel_reader, source.records, self.info, config, stored, batch_size=size
+        if self.pixels:
+            columns = stored_columns(stored, self.info, config)
+            read = functools.partial(
+                self.pixels.read, columns=columns, config=config, batch_size=size
             )
+            batches = source.records
         else:
-            decoded = self._decoded(source, stored, batch_size=size, block_length=mode.block_length)
+            batches = self._decoded(source, stored, batch_size=size, block_length=mode.block_length)
 
         def make_current(numbered: tuple[tf.Tensor, BatchKey], batch: Any) -> tuple[tf.Tensor, Any]:
             number, key = numbered
-            check = [] if self.pixel_reader else [self.reader.check_version(number)]
-            with tf.control_dependencies(check):
-                return tf.identity(number), make_of_bucket(key, *batch)
+            images_and_values = read(batch) if self.pixels else batch
+            with tf.control_dependencies([self.reader.check_version(number)]):
+                return tf.identity(number), make_of_bucket(key, *images_and_values)
 
         batches = unbroken(
-            tf.data.Dataset.zip((keys.enumerate(), decoded)).map(
+            tf.data.Dataset.zip((keys.enumerate(), batches)).map(
                 make_current,
                 num_parallel_calls=tf.data.AUTOTUNE,
                 deterministic=True,
@@ -296,7 +298,7 @@ class InputPipeline:
         # Each pipeline makes its own shard: nothing is left to shard.
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
         # Copying pixels is bound by memory: the more batches wait, the fewer of them are in caches.
-        ahead = 1 if self.pixel_reader else tf.data.AUTOTUNE
+        ahead = 1 if self.pixels else tf.data.AUTOTUNE
         return batches.prefetch(ahead).with_options(options)
 
     def _decoded(

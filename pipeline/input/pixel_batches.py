@@ -1,26 +1,25 @@
-"""Batches of raw pixels that this process copies out of local files."""
+"""Raw pixels of whole batches, cut by TensorFlow's operations out of local shards in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
 from pipeline.config import InputConfig
 from pipeline.input.decode import raw_images, raw_shape
 from pipeline.input.features import MADE_FEATURES, stored_feature
-from pipeline.input.python_calls import PythonFunction
 from pipeline.records.files import is_remote
 from pipeline.records.info import DatasetInfo
-from pipeline.records.pixel_reader import PixelReader, UnreadableRecordError
-from pipeline.records.table import RecordTable
+from pipeline.records.mapped_shards import map_shards
+from pipeline.records.reader import shared
+from pipeline.records.table import RecordTable, read_index
+from schemas.raw_pixels import PIXELS_START, are_aligned
 from schemas.receipt import id_feature
-
-_PARALLEL_READS = 2  # batches: while one waits for Python's global lock, the other is copied
 
 
 def why_parsed(info: DatasetInfo, config: InputConfig) -> str | None:
-    """Tells why records must be parsed by TensorFlow; None where pixels can be copied.
+    """Tells why records must be parsed; None where pixels are cut out of memory.
 
     This is the only place where that is decided.
     """
@@ -30,6 +29,9 @@ def why_parsed(info: DatasetInfo, config: InputConfig) -> str | None:
     reasons = {
         "images are stored as JPEG files": raw_shape(info) is None,
         "the directory is not local": is_remote(info.data_dir),
+        "an older version built it: run python -m beam_jobs.compact": not are_aligned(
+            info.manifest
+        ),
         "images are cropped": config.crop is not None,
         "neighbors are read together": config.reading.block_length > 1,
         "the size of requests is given": config.reading.buffer_bytes is not None,
@@ -41,70 +43,87 @@ def why_parsed(info: DatasetInfo, config: InputConfig) -> str | None:
     return next((reason for reason, applies in reasons.items() if applies), None)
 
 
-def load_pixel_reader(
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MappedPixels:
+    """Pixels of one size and categories of the records of a table.
+
+    Attributes:
+      shape: (height, width, channels) of the stored pixels.
+      shards: variant [], a list of one tensor, the bytes of all shards, uint8 [bytes]. As an input
+        of a function of tf.data the tensor itself would not do: for each iterator, TensorFlow makes
+        zeros of the shape of each input, here of the size of the dataset.
+      shard_starts: int64 [shards], positions of the first bytes of the shards.
+      shard_ends: int64 [shards], `RecordTable.shard_ends`.
+      offset, order: tensors of the table.
+      ids: name of the stored feature to the category of each record, int32 [records], shard by
+        shard.
+    """
+
+    shape: tuple[int, int, int]
+    shards: tf.Tensor
+    shard_starts: tf.Tensor
+    shard_ends: tf.Tensor
+    offset: tf.Tensor
+    order: tf.Tensor | None
+    ids: dict[str, tf.Tensor]
+
+    def read(
+        self, numbers: tf.Tensor, columns: Collection[str], config: InputConfig, *, batch_size: int
+    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Reads a batch of records by their numbers in the table, int64 [batch_size].
+
+        Returns:
+          The same as `decode.decode_batches`: images, uint8 [batch_size, height, width, channels],
+          and stored features by their names, int64 [batch_size].
+        """
+        position = numbers if self.order is None else tf.gather(self.order, numbers)
+        shard = tf.searchsorted(self.shard_ends, tf.cast(position, tf.int64), side="right")
+        first = tf.gather(self.shard_starts, shard) + tf.gather(self.offset, position)
+        # A slice shares the memory of its tensor if it begins and ends at a multiple of 64 bytes,
+        # so that stacking the slices copies the pixels for the first time.
+        begins = tf.unstack(first[:, None] + PIXELS_START, num=batch_size)
+        size = tf.constant([np.prod(self.shape)], tf.int64)
+        memory = tf.raw_ops.TensorListGetItem(
+            input_handle=self.shards, index=0, element_shape=[-1], element_dtype=tf.uint8
+        )
+        pixels = tf.raw_ops.Pack(
+            values=[tf.raw_ops.Slice(input=memory, begin=begin, size=size) for begin in begins]
+        )
+        images = raw_images(tf.reshape(pixels, [batch_size, *self.shape]), config)
+        ids = {name: tf.cast(tf.gather(self.ids[name], position), tf.int64) for name in columns}
+        return images, ids
+
+
+def load_pixels(
     info: DatasetInfo, split: str, table: RecordTable, config: InputConfig
-) -> PixelReader | None:
-    """Loads the reader that copies pixels; None where records must be parsed."""
+) -> MappedPixels | None:
+    """Maps the shards of a split; None where records must be parsed.
+
+    Raises:
+      ValueError: as `map_shards` does.
+    """
     shape = raw_shape(info)
     if shape is None or why_parsed(info, config):
         return None
     wanted = {config.label, config.balance.by, *(config.features or ())}
-    return PixelReader.load(
-        info,
-        split,
-        table,
-        categories=[name for name in info.manifest.vocabularies if {name, f"{name}_id"} & wanted],
-        shape=shape,
-        verify=config.reading.verify,
-    )
+    names = [name for name in info.manifest.vocabularies if {name, f"{name}_id"} & wanted]
+    _, ids = read_index(info, split, {f"category/{name}": np.int32 for name in names})
+    memory, starts = map_shards(info, table.paths, verify=config.reading.verify)
+    with tf.device("CPU"):
+        shards = tf.raw_ops.TensorListReserve(
+            element_shape=[-1], num_elements=1, element_dtype=tf.uint8
+        )
+        return MappedPixels(
+            shape=shape,
+            shards=tf.raw_ops.TensorListSetItem(input_handle=shards, index=0, item=shared(memory)),
+            shard_starts=tf.constant(starts),
+            shard_ends=tf.constant(table.shard_ends),
+            offset=shared(table.offset),
+            order=None if table.order is None else shared(table.order),
+            ids={id_feature(name): shared(ids[f"category/{name}"]) for name in names},
+        )
 
 
-def pixel_batches(
-    reader: PixelReader,
-    numbers: tf.data.Dataset,
-    info: DatasetInfo,
-    config: InputConfig,
-    names: Sequence[str],
-    *,
-    batch_size: int,
-) -> tf.data.Dataset:
-    """Copies the pixels of batches, and fits them into the size of the options.
-
-    Args:
-      reader: the reader of the records.
-      numbers: numbers of the records of each batch, int64 [batch_size].
-      info: the dataset.
-      config: options.
-      names: names in `InputConfig.features` whose stored features are wanted, all of categories.
-      batch_size: records of a batch.
-
-    Returns:
-      The same as `decode.decode_batches`: pairs of images, uint8 [batch_size, height, width,
-      channels], and a dict of stored features, int64 [batch_size]. A record that can't be read
-      raises the same error.
-    """
-    columns = sorted({column for name in names for column in stored_feature(name, info, config)})
-    empty = np.zeros([0, *reader.shape], np.uint8)
-
-    def read(numbers: npt.NDArray[np.int64]) -> list[object]:
-        try:
-            pixels, categories = reader.read(numbers)
-        except UnreadableRecordError as error:
-            # An exception would come wrapped in Python's traceback, see `read_failure_in`.
-            return [str(error).encode(), empty, *(np.zeros(0, np.int64) for _ in columns)]
-        values = {id_feature(name): ids for name, ids in categories.items()}
-        return [b"", pixels, *(values[column] for column in columns)]
-
-    function = PythonFunction(read)  # the dataset holds it, by `copy`
-
-    def copy(numbers: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        dtypes = [tf.string, tf.uint8, *(tf.int64 for _ in columns)]
-        failure, *made = function.call([numbers], dtypes)
-        with tf.control_dependencies([tf.debugging.Assert(tf.equal(failure, ""), [failure])]):
-            pixels, *ids = (tf.identity(each) for each in made)
-        images = raw_images(tf.ensure_shape(pixels, [batch_size, *reader.shape]), config)
-        values = [tf.ensure_shape(each, [batch_size]) for each in ids]
-        return images, dict(zip(columns, values, strict=True))
-
-    calls = config.reading.parallel_reads or _PARALLEL_READS
-    return numbers.map(copy, num_parallel_calls=calls, deterministic=True)
+def stored_columns(names: Sequence[str], info: DatasetInfo, config: InputConfig) -> list[str]:
+    """Returns the stored features of which `read_features` makes `names`."""
+    return sorted({column for name in names for column in stored_feature(name, info, config)})

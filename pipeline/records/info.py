@@ -112,7 +112,7 @@ class DatasetInfo:
     def record_index(self, split: str) -> RecordIndex:
         """Reads the index of all records of a split, shard by shard, with those left out."""
         shards = self.split(split).shards
-        return RecordIndex.concatenate([self._shard_index(shard) for shard in shards])
+        return RecordIndex.concatenate([self.shard_index(shard) for shard in shards])
 
     def positions(self, split: str, ids: Collection[str]) -> dict[str, int]:
         """Finds records by their ids: id to position in the split, as in `tillroll.Records`.
@@ -122,7 +122,7 @@ class DatasetInfo:
         found: dict[str, int] = {}
         first = 0
         for shard in self.split(split).shards:
-            index = self._shard_index(shard)
+            index = self.shard_index(shard)
             left_out = set(self.excluded.positions(shard.name))
             kept = (id_ for row, id_ in enumerate(index.ids()) if row not in left_out)
             found |= {id_: first + number for number, id_ in enumerate(kept) if id_ in ids}
@@ -192,7 +192,18 @@ class DatasetInfo:
         check_integer("global_batch_size", global_batch_size, example=256)
         return -(-self.records(split) // global_batch_size)
 
-    def _shard_index(self, shard: Shard) -> RecordIndex:
+    def shard(self, name: str) -> Shard:
+        """Returns the shard of a file name."""
+        splits = self.manifest.splits.values()
+        [shard] = [shard for split in splits for shard in split.shards if shard.name == name]
+        return shard
+
+    def shard_index(self, shard: Shard) -> RecordIndex:
+        """Reads the index of a shard.
+
+        Raises:
+          ValueError: it can't be read, or has another checksum than in the manifest.
+        """
         return self._read_checked(shard.index_name, shard.index_crc32c, RecordIndex.from_bytes)
 
     def _read_checked(self, name: str, crc32c: int, parse: Callable[[bytes], T]) -> T:

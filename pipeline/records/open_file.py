@@ -6,9 +6,12 @@ import weakref
 from pathlib import Path
 from typing import NamedTuple
 
+import google_crc32c
+
 # Of the limit of the process, which is 1,024 on most machines; the program needs files, too.
 _SHARE_OF_LIMIT = 0.5
 _MOST_OPEN = 1024
+_CHUNK_BYTES = 1 << 20
 
 
 class FileState(NamedTuple):
@@ -45,17 +48,17 @@ class OpenFile:
         """Reads from a place of the file: processes and threads share no position in it."""
         return os.pread(self._descriptor, size, offset)
 
-    def read_into(self, memory: memoryview, offset: int) -> None:
-        """Fills memory, of bytes, from a place of the file.
+    def checksum(self) -> tuple[int, int]:
+        """Reads the whole file, and returns its size in bytes and its CRC32C."""
+        size_bytes = crc32c = 0
+        while chunk := self.read(_CHUNK_BYTES, size_bytes):
+            size_bytes += len(chunk)
+            crc32c = google_crc32c.extend(crc32c, chunk)
+        return size_bytes, crc32c
 
-        Raises:
-          ValueError: the file ends before the memory is full.
-        """
-        while memory:
-            size = os.preadv(self._descriptor, [memory], offset)
-            if not size:
-                raise ValueError("file ends inside a record")
-            memory, offset = memory[size:], offset + size  # nothing is left, in most cases
+    def fileno(self) -> int:
+        """Returns the descriptor, which is open as long as the object is held."""
+        return self._descriptor
 
     def state(self) -> FileState:
         """Returns the state of the file, also of one that was deleted or replaced."""

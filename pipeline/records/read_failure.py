@@ -59,6 +59,16 @@ def explain(
     return f"{path}: {record} at byte {offset} cannot be read: {fault}; {remedy}"
 
 
+def explain_file(info: DatasetInfo, path: str, error: OSError | ValueError) -> str:
+    """Explains why a local shard can't be read."""
+    if replaced := why_replaced(info):
+        return replaced
+    fault, remedy = str(error), EXCLUDE
+    if isinstance(error, OSError):
+        fault, remedy = reason(error), _REMEDIES.get(error.errno or 0, STORAGE)
+    return f"{path} cannot be read: {fault}; {remedy}"
+
+
 def _name_record(index_path: str, offset: int) -> str:
     try:
         index = RecordIndex.from_bytes(Path(index_path).read_bytes())

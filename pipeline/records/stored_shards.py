@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import google_crc32c
-
 from pipeline.records.info import DatasetInfo, why_replaced
 from pipeline.records.open_file import FileState, OpenFile, OpenFiles
 
-_CHUNK_BYTES = 1 << 20
+CHANGED = "the file was changed, and is not the one of the build any more"
 
 
 class ReplacedError(ValueError):
@@ -74,14 +72,9 @@ class StoredShards:
 
     def _check_whole(self, file: OpenFile, number: int) -> None:
         """Raises ValueError unless a file has the bytes that the build has written."""
-        size_bytes = checksum = 0
-        while chunk := file.read(_CHUNK_BYTES, size_bytes):
-            size_bytes += len(chunk)
-            checksum = google_crc32c.extend(checksum, chunk)
-        splits, name = self._info.manifest.splits.values(), self._paths[number].name
-        [shard] = [shard for split in splits for shard in split.shards if shard.name == name]
-        if (size_bytes, checksum) != (shard.size_bytes, shard.crc32c):
-            raise ValueError("the file was changed, and is not the one of the build any more")
+        shard = self._info.shard(self._paths[number].name)
+        if file.checksum() != (shard.size_bytes, shard.crc32c):
+            raise ValueError(CHANGED)
 
     def __getstate__(self) -> dict[str, Any]:
         # Elsewhere, the same files may have other numbers and times.

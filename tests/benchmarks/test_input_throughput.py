@@ -59,9 +59,7 @@ def test_ratios_of_a_sweep():
     assert [row["ratio"] for row in rows] == [1.0, 1.5]
 
 
-@pytest.mark.parametrize(
-    "name", sorted({*SWEEPS} - {"data-dir", "allocator", "verify", "services"})
-)
+@pytest.mark.parametrize("name", sorted({*SWEEPS} - {"data-dir", "allocator", "services"}))
 def test_a_sweep_changes_its_option_alone(name: str):
     run = Training(data_dir="there", config=InputConfig(), batch_size=32)
     changed = {
@@ -108,15 +106,6 @@ def test_a_sweep_of_allocators(tmp_path: Path):
         "LD_PRELOAD": str(library),
         "TF_CPU_ALLOCATOR_USE_BFC": "false",
     }
-
-
-def test_a_sweep_of_verification():
-    run = Training(data_dir="there", config=InputConfig(), batch_size=32)
-    always = InputConfig(reading=Reading(verify="always"))
-    assert swept(run, "verify", "always") == replace(run, config=always)
-    assert swept(run, "verify", "first") == run
-    with pytest.raises(ValueError, match="must be 'first' or 'always' or 'never', got 'once'"):
-        swept(run, "verify", "once")
 
 
 def test_a_sweep_of_services():

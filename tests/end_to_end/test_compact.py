@@ -7,11 +7,14 @@ import pytest
 
 pytest.importorskip("apache_beam")
 
+from beam_jobs import options
 from beam_jobs.compact import main
 from beam_jobs.verify import verify
+from beam_jobs.writing import shards
 from schemas.file_names import COMPLETED, statistics_name
 from schemas.index import RecordIndex
-from tests.support.dataset_files import manifest_of
+from schemas.raw_pixels import are_aligned
+from tests.support.dataset_files import manifest_of, records_of
 from tests.support.grown import table_of
 from tests.support.receipts import contents, draw_receipt
 
@@ -88,6 +91,32 @@ def test_one_generation_is_dealt_only_to_other_shards(compacted: Path, tmp_path:
     assert frames(copy) == frames(compacted)
     assert main([str(copy), "--shard-size-mb=1", "--workers=1"]) == 0
     assert [len(split.shards) for split in manifest_of(copy).splits.values()] == [1, 1]
+
+
+def test_raw_pixels_of_an_older_version_are_aligned(
+    rows: list[dict], build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    out, raw = tmp_path / "out", ("--encoding=raw", "--raw-size=48x32", "--shards=2")
+    with monkeypatch.context() as older:
+        older.setattr(shards, "align_pixels", lambda serialized: serialized)
+        older.setattr(options, "pixels_form", lambda encoding: {})
+        assert build(table_of(tmp_path, "first", rows[:20]), out, *raw) == 0
+    assert not are_aligned(manifest_of(out))
+    assert build(table_of(tmp_path, "second", rows[20:30]), out, "--append") == 0
+    assert not are_aligned(manifest_of(out))
+    before = pixels_of(out)
+    assert main([str(out), "--workers=1"]) == 0
+    assert are_aligned(manifest_of(out))
+    assert pixels_of(out) == before
+    assert list(verify(str(out), workers=1)) == []
+    assert main([str(out), "--workers=1"]) == 0  # nothing is left to do
+    assert manifest_of(out).version == 3
+
+
+def pixels_of(directory: Path) -> dict[str, bytes]:
+    splits = [records_of(directory, split) for split in manifest_of(directory).splits]
+    records = [record for split in splits for shard in split for record in shard]
+    return {record["image/source_id"]: record["image/encoded"] for record in records}
 
 
 def test_the_next_build_appends_to_it(compacted: Path, build, rows: list[dict], tmp_path: Path):

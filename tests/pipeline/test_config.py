@@ -131,9 +131,10 @@ def test_reading(name: str):
         Reading(**{name: 0})
 
 
-def test_verify():
-    with pytest.raises(ValueError, match="must be 'first' or 'always' or 'never', got 'once'"):
-        Reading(verify="once")
+@pytest.mark.parametrize("name", ["verify", "portable"])
+def test_flags_of_reading(name: str):
+    with pytest.raises(ValueError, match=f"{name} must be of type bool, such as True, got 'first'"):
+        Reading(**{name: "first"})
 
 
 class _Op:

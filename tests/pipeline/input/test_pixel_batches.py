@@ -1,11 +1,13 @@
-"""Batches of copied pixels: those of the general reader, with the same errors."""
+"""Batches of pixels in memory: those of the general reader, also while files change."""
 
 import dataclasses
 import gc
 import shutil
+import signal
+import subprocess
+import sys
 import time
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +21,20 @@ import tensorflow as tf
 from pipeline.augmentation.photometric import Brightness
 from pipeline.config import Balance, InputConfig, RandomCrop, Reading
 from pipeline.dataset import make_dataset, make_distributed_dataset, make_evaluation_dataset
-from pipeline.input import python_calls
-from pipeline.input.index_dataset import InputShard
 from pipeline.input.input_pipeline import InputPipeline
 from pipeline.input.pixel_batches import why_parsed
-from pipeline.input.python_calls import get_calls
 from pipeline.records.info import load_info
-from pipeline.records.read_failure import read_failure_in
-from schemas.file_names import shard_name
+from pipeline.records.stored_shards import CHANGED
+from schemas.file_names import COMPLETED, shard_name
+from schemas.versions import Versions
 from tests.support.dataset_factory import HEIGHT, WIDTH, exclude, read_index, write_dataset
-from tests.support.dataset_files import exchange, flip
-from tests.support.descriptors import descriptors
+from tests.support.dataset_files import flip, next_tick
+from tests.support.descriptors import descriptors, maps
 
 pytestmark = pytest.mark.slow
 
 STORED = InputConfig(height=HEIGHT, width=WIDTH, dtype="uint8")
 
-
-SINGLE = InputShard.of(tf.distribute.InputContext())
 STRATEGIES = {
     "default": tf.distribute.get_strategy,
     "one device": lambda: tf.distribute.OneDeviceStrategy("CPU:0"),
@@ -65,7 +63,7 @@ def planned(pixels: Path) -> list[Any]:
 
 
 def both(make: Callable[..., Any], *arguments: Any, config: InputConfig, **options: Any) -> list:
-    """Makes datasets with the reader that copies, and with the one that parses."""
+    """Makes datasets of pixels in memory, and of records that are parsed."""
     configs = [
         dataclasses.replace(config, reading=Reading(portable=portable))
         for portable in (False, True)
@@ -73,20 +71,10 @@ def both(make: Callable[..., Any], *arguments: Any, config: InputConfig, **optio
     return [make(*arguments, config=each, **options) for each in configs]
 
 
-def first_error(batches: Iterator[Any]) -> tf.errors.InvalidArgumentError:
-    """The first error, which comes behind some batches that were made ahead."""
-    for _ in range(40):
-        try:
-            next(batches)
-        except tf.errors.InvalidArgumentError as error:
-            return error
-    pytest.fail("there was no error")
-
-
-def assert_equal(copied: tf.data.Dataset, parsed: tf.data.Dataset, batches: int) -> None:
-    assert copied.element_spec == parsed.element_spec
-    assert copied.cardinality() == parsed.cardinality()
-    found = list(zip(copied.take(batches), parsed, strict=False))
+def assert_equal(mapped: tf.data.Dataset, parsed: tf.data.Dataset, batches: int) -> None:
+    assert mapped.element_spec == parsed.element_spec
+    assert mapped.cardinality() == parsed.cardinality()
+    found = list(zip(mapped.take(batches), parsed, strict=False))
     assert len(found) == batches
     for pair in found:
         tf.nest.map_structure(np.testing.assert_array_equal, *pair)
@@ -116,21 +104,21 @@ def assert_equal(copied: tf.data.Dataset, parsed: tf.data.Dataset, batches: int)
     ],
 )
 def test_batches_are_those_of_the_general_reader(pixels: Path, config: InputConfig):
-    copied, parsed = both(make_dataset, pixels, config=config, global_batch_size=5, start_step=4)
-    assert_equal(copied, parsed, batches=13)
+    mapped, parsed = both(make_dataset, pixels, config=config, global_batch_size=5, start_step=4)
+    assert_equal(mapped, parsed, batches=13)
 
 
 def test_a_pipeline_makes_its_share_of_gray_pixels(tmp_path: Path):
     directory = write_dataset(tmp_path / "receipts", raw=True, gray=True)
     context = tf.distribute.InputContext(2, 1, 4)  # it feeds the last two of four replicas
-    copied, parsed = both(
+    mapped, parsed = both(
         make_dataset, directory, config=STORED, global_batch_size=8, input_context=context
     )
-    assert_equal(copied, parsed, batches=6)
+    assert_equal(mapped, parsed, batches=6)
 
 
 def test_an_evaluation_is_that_of_the_general_reader(pixels: Path):
-    copied, parsed = both(
+    mapped, parsed = both(
         make_evaluation_dataset,
         tf.distribute.get_strategy(),
         pixels,
@@ -138,8 +126,8 @@ def test_an_evaluation_is_that_of_the_general_reader(pixels: Path):
         split="train",
         global_batch_size=8,
     )
-    assert copied.steps == parsed.steps == 4
-    assert_equal(copied.dataset, parsed.dataset, batches=9)
+    assert mapped.steps == parsed.steps == 4
+    assert_equal(mapped.dataset, parsed.dataset, batches=9)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +135,7 @@ def test_an_evaluation_is_that_of_the_general_reader(pixels: Path):
     [
         ({}, None),
         ({"features": ("image", "label", "layout_id", "weight", "step", "row", "seed")}, None),
-        ({"reading": Reading(parallel_reads=3, verify="never")}, None),
+        ({"reading": Reading(parallel_reads=3, verify=False)}, None),
         ({"crop": RandomCrop()}, "images are cropped"),
         ({"reading": Reading(block_length=2)}, "neighbors are read together"),
         ({"reading": Reading(buffer_bytes=4096)}, "the size of requests is given"),
@@ -156,69 +144,35 @@ def test_an_evaluation_is_that_of_the_general_reader(pixels: Path):
         ({"features": ("image", "layout")}, "the index has no feature layout"),
     ],
 )
-def test_where_pixels_are_copied(pixels: Path, options: dict[str, Any], reason: str | None):
+def test_where_pixels_come_from_memory(pixels: Path, options: dict[str, Any], reason: str | None):
     config = dataclasses.replace(STORED, **options)
     assert why_parsed(load_info(pixels), config) == reason
     pipeline = InputPipeline.load(load_info(pixels), "train", 8, config)
-    assert (pipeline.pixel_reader is None) == (reason is not None)
+    assert (pipeline.pixels is None) == (reason is not None)
 
 
-def test_where_they_are_not(pixels: Path, directory: Path):
+def test_where_they_do_not(pixels: Path, directory: Path, tmp_path: Path):
     assert why_parsed(load_info(directory), STORED) == "images are stored as JPEG files"
     remote = dataclasses.replace(load_info(pixels), data_dir="s3://bucket/receipts")
     assert why_parsed(remote, STORED) == "the directory is not local"
+    older = write_dataset(tmp_path / "older", raw=True, aligned=False)
+    assert why_parsed(load_info(older), STORED) == (
+        "an older version built it: run python -m beam_jobs.compact"
+    )
     with tf.Graph().as_default():  # as the workers of ParameterServerStrategy get it
         assert why_parsed(load_info(pixels), STORED) == "the dataset is made in a graph"
 
 
-@pytest.mark.parametrize(
-    ("fault", "steps_before"), [("payload", 0), ("length", 0), ("cut off", 9), ("missing", 9)]
-)
-def test_after_a_record_that_cannot_be_read_no_batch_comes(
-    copy: Path, fault: str, steps_before: int
-):
-    """At its first reading, or when each record has been read, in an epoch of 5 steps.
-
-    If the file were mapped, the process would end by SIGBUS where it is cut off meanwhile.
-    """
-    shard, index = copy / shard_name("train", 2), read_index(copy, 2)
-    batches = iter(make_dataset(copy, global_batch_size=6, config=STORED))
-    for _ in range(steps_before):
-        next(batches)
-    if fault == "missing":
-        shard.unlink()
-    elif fault == "cut off":
-        with shard.open("r+b") as file:
-            file.truncate(int(index.offset[3]) + 100)
-    else:
-        flip(shard, int(index.offset[3]) + (1000 if fault == "payload" else 0))
-    errors = []
-    for _ in range(40):
-        try:
-            next(batches)
-            assert not errors, "a batch came after an error"
-        except tf.errors.InvalidArgumentError as error:
-            errors.append(error)
-    sentence = read_failure_in(errors[0])
-    assert sentence is not None
-    assert sentence.startswith(f"{shard}: record ")
-    assert sentence.endswith("pipeline.train then goes on with --other-data")
-    if fault in ("payload", "length"):
-        assert f" record {index.id(3)} at byte {index.offset[3]} cannot be read: che" in sentence
-    later = "an earlier batch could not be made, so this one might not be that of its step"
-    assert any(later in error.message for error in errors)
-
-
-def equal_lengths(lengths: list[int]) -> tuple[int, int]:
-    """Returns the first two rows of records of equal length."""
-    return next((lengths.index(n), row) for row, n in enumerate(lengths) if n in lengths[:row])
-
-
-def exchange_records(directory: Path) -> None:
-    for shard in (0, 2, 3):  # no record of which is left out
-        index = read_index(directory, shard)
-        rows = equal_lengths(index.length.tolist())
-        exchange(directory / shard_name("train", shard), index, *rows)
+def test_datasets_of_older_builds_are_read(tmp_path: Path, pixels: Path):
+    older = write_dataset(tmp_path / "older", raw=True, aligned=False)
+    exclude(older, {1: [0, 6]})
+    evaluated = [
+        make_evaluation_dataset(
+            tf.distribute.get_strategy(), each, config=STORED, split="train", global_batch_size=8
+        )
+        for each in (pixels, older)
+    ]
+    assert_equal(*(each.dataset for each in evaluated), batches=4)
 
 
 def build_anew(directory: Path) -> None:
@@ -227,54 +181,100 @@ def build_anew(directory: Path) -> None:
     write_dataset(directory, raw=True, counts={"gamma": 20, "omega": 9, "alpha": 2, "delta": 1})
 
 
-def delete_linked(directory: Path) -> None:
+def end_version(directory: Path) -> None:
     """Deletes shards as `forget` does, where a backup has hard links of them."""
     for shard in range(4):
         path = directory / shard_name("train", shard)
         (directory.parent / path.name).hardlink_to(path)
         path.unlink()
+    ended = Versions.first(b"").adding(2, b"another").ending([1])
+    (directory / COMPLETED).write_bytes(ended.to_bytes())
 
 
-@pytest.mark.parametrize("portable", [False, True], ids=["copied", "parsed"])
+@pytest.mark.parametrize("portable", [False, True], ids=["mapped", "parsed"])
 @pytest.mark.parametrize("steps_before", [0, 9])
 @pytest.mark.parametrize(
     "change",
-    [exchange_records, build_anew, delete_linked, lambda folder: folder.rename(f"{folder}-moved")],
-    ids=["exchanged", "built anew", "deleted", "renamed"],
+    [build_anew, end_version, lambda folder: folder.rename(f"{folder}-moved")],
+    ids=["built anew", "forgotten", "renamed"],
 )
-def test_a_batch_of_files_that_change_is_right_or_an_error(
+def test_a_version_that_is_gone_is_an_error(
     copy: Path,
     planned: list[Any],
     change: Callable[[Path], None],
     steps_before: int,
     portable: bool,
 ):
-    """Right ones are those of the plan, but records of one layout may have been exchanged."""
     config = dataclasses.replace(STORED, reading=Reading(portable=portable))
     batches = iter(make_dataset(copy, global_batch_size=6, config=config))
     for _ in range(steps_before):
         next(batches)
     change(copy)
-    pairs = {pair for batch in planned for pair in pairs_of(batch)}
-    ended = False
     for images, labels in planned[steps_before:]:
         try:
             batch = next(batches)
         except tf.errors.OpError:
-            ended = True
             break
-        if change is exchange_records:
-            assert pairs_of(batch) <= pairs
-        else:
-            np.testing.assert_array_equal(batch[0], images)
-            np.testing.assert_array_equal(batch[1], labels)
-    assert ended or change not in (build_anew, delete_linked)
+        np.testing.assert_array_equal(batch[0], images)
+        np.testing.assert_array_equal(batch[1], labels)
+    else:
+        pytest.fail("there was no error")
+    for _ in range(20):
+        with pytest.raises(tf.errors.OpError):
+            next(batches)
 
 
-def pairs_of(batch: tuple[tf.Tensor, tf.Tensor]) -> set[tuple[int, int]]:
-    """Returns the shade of each image's box, by which records differ, with its label."""
-    shades = tf.reduce_min(batch[0], axis=[1, 2, 3])
-    return set(zip(shades.numpy().tolist(), batch[1].numpy().tolist(), strict=True))
+def delete(path: Path) -> None:
+    path.unlink()
+
+
+def replace_by_another(path: Path) -> None:
+    shutil.copy(path, path.parent / "other")
+    flip(path.parent / "other", 1000)
+    (path.parent / "other").replace(path)
+
+
+@pytest.mark.parametrize("change", [delete, replace_by_another])
+def test_a_shard_in_memory_outlives_its_file(
+    copy: Path, planned: list[Any], change: Callable[[Path], None]
+):
+    """It is an error when the dataset is made again."""
+    batches = iter(make_dataset(copy, global_batch_size=6, config=STORED))
+    change(copy / shard_name("train", 2))
+    for images, labels in planned:
+        batch = next(batches)
+        np.testing.assert_array_equal(batch[0], images)
+        np.testing.assert_array_equal(batch[1], labels)
+    with pytest.raises(ValueError, match=r"00002.tfrecord cannot be read: "):
+        make_dataset(copy, global_batch_size=6, config=STORED)
+
+
+def test_a_shard_that_is_changed_in_place_is_an_error_when_a_dataset_is_made(copy: Path):
+    """Nothing of tillroll does that."""
+    shard = copy / shard_name("train", 2)
+    make_dataset(copy, global_batch_size=6, config=STORED)
+    next_tick()
+    flip(shard, int(read_index(copy, 2).offset[3]) + 1000)
+    with pytest.raises(ValueError, match=f"^{shard} cannot be read: {CHANGED}; "):
+        make_dataset(copy, global_batch_size=6, config=STORED)
+
+
+def test_a_shard_that_is_cut_off_in_memory_ends_the_process(copy: Path):
+    """The kernel does that, by SIGBUS; the error of any later dataset says what is wrong."""
+    program = (
+        "import os, sys\n"
+        "from pipeline.config import InputConfig\n"
+        "from pipeline.dataset import make_dataset\n"
+        f"config = InputConfig(height={HEIGHT}, width={WIDTH}, dtype='uint8')\n"
+        "batches = iter(make_dataset(sys.argv[1], global_batch_size=6, config=config))\n"
+        "os.truncate(sys.argv[2], 100)\n"
+        "for _ in range(40): next(batches)\n"
+    )
+    shard = copy / shard_name("train", 2)
+    ended = subprocess.run([sys.executable, "-c", program, copy, shard], capture_output=True)
+    assert ended.returncode == -signal.SIGBUS
+    with pytest.raises(ValueError, match="cannot be read: it has 100 bytes, the manifest says"):
+        make_dataset(copy, global_batch_size=6, config=STORED)
 
 
 def test_an_iterator_can_be_checkpointed(pixels: Path, tmp_path: Path):
@@ -309,24 +309,22 @@ def test_a_strategy_may_have_a_pipeline_for_each_replica(pixels: Path):
 
 
 def test_a_dataset_ends_with_its_iterators(pixels: Path):
-    """Its reader holds files of the shards, and columns of the index."""
-    ended = []
+    """Then its memory is unmapped; its files are closed at once."""
     for start_step in range(3):
-        pipeline = InputPipeline.load(load_info(pixels), "train", 8, STORED)
-        ended.append(weakref.ref(pipeline.pixel_reader))
-        dataset = pipeline.training(SINGLE, seed=0, start_step=start_step)
-        del pipeline
+        dataset = make_dataset(pixels, global_batch_size=8, config=STORED, start_step=start_step)
         for _ in dataset.take(5):
-            assert descriptors(pixels) > 0
+            assert maps(pixels) > 0
         del dataset
-    # A reader ends when TensorFlow's last thread has left the iterator.
+    for _ in range(97):
+        InputPipeline.load(load_info(pixels), "train", 8, STORED)
+    assert descriptors(pixels) == 0
+    # The last ones end when TensorFlow's last thread has left the iterator.
     for _ in range(100):
         gc.collect()
-        if not any(reader() for reader in ended):
+        if not maps(pixels):
             break
         time.sleep(0.1)
-    assert not any(reader() for reader in ended)
-    assert descriptors(pixels) == 0
+    assert maps(pixels) == 0
 
 
 @pytest.mark.parametrize("make_strategy", STRATEGIES.values(), ids=STRATEGIES)
@@ -345,21 +343,12 @@ def test_an_iterator_keeps_its_dataset(
         np.testing.assert_array_equal(tf.concat(images, axis=0), next(expected)[0])
 
 
-def test_no_thread_enters_python_when_it_is_about_to_end(pixels: Path):
-    """A change of the array must reach graphs that were made before it."""
-    calls = get_calls()
-    batches = iter(make_dataset(pixels, global_batch_size=8, config=STORED))
-    next(batches)
-    try:
-        calls.close()
-        assert python_calls._CLOSED in first_error(batches).message
-    finally:
-        calls._closed[:] = 0
+def test_a_dataset_is_made_in_a_function(pixels: Path, planned: list[Any]):
+    """TensorFlow parses the records then, as the graph might run elsewhere."""
 
+    @tf.function
+    def first_images() -> tf.Tensor:
+        dataset = make_dataset(pixels, global_batch_size=6, config=STORED)
+        return next(iter(dataset.take(1)))[0]
 
-def test_a_dataset_of_another_process_is_refused(pixels: Path, monkeypatch: pytest.MonkeyPatch):
-    """TensorFlow calls a function by a number, which means another one elsewhere."""
-    batches = iter(make_dataset(pixels, global_batch_size=8, config=STORED))
-    next(batches)
-    monkeypatch.setattr(get_calls(), "_process", 1)
-    assert "Reading(portable=True)" in first_error(batches).message
+    np.testing.assert_array_equal(first_images(), planned[0][0])
