@@ -15,7 +15,7 @@ from pipeline.input.features import (
     stored_feature,
     stored_size,
 )
-from pipeline.input.fit import fit_image, fit_rectangle
+from pipeline.input.fit import fit_image, fit_rectangle, rows_above
 from pipeline.records.info import DatasetInfo
 
 _JPEG_RATIOS = (1, 2, 4, 8)  # at which the decoder can shrink
@@ -139,9 +139,11 @@ def _image(
     inner, before = fit_rectangle(window[2:], config, target)
     if shape:
         cut = tf.image.crop_to_bounding_box(_pixels(encoded, *shape), *tf.unstack(window))
+        cut = cut[: rows_above(window[2], inner, config, target)]
         pixels = _with_channels(cut, config)
     else:
-        pixels = decode_jpeg(encoded, window[2:], inner, config.channels, window=window)
+        rows = _rows_above(inner, config, target)
+        pixels = decode_jpeg(encoded, window[2:], inner, config.channels, window=window, rows=rows)
     return fit_image(pixels, inner, before, config, target)
 
 
@@ -165,7 +167,8 @@ def jpeg_image(
       uint8 [height, width, channels].
     """
     inner, before = fit_rectangle(size, config, target)
-    pixels = decode_jpeg(encoded, size, inner, config.channels)
+    rows = _rows_above(inner, config, target)
+    pixels = decode_jpeg(encoded, size, inner, config.channels, rows=rows)
     return fit_image(pixels, inner, before, config, target)
 
 
@@ -176,6 +179,7 @@ def decode_jpeg(
     channels: int,
     *,
     window: tf.Tensor | None = None,
+    rows: Callable[[tf.Tensor], tf.Tensor] | None = None,
 ) -> tf.Tensor:
     """Decodes at the smallest scale of 1/1, 1/2, 1/4 and 1/8 that is as good as a wanted size.
 
@@ -189,6 +193,7 @@ def decode_jpeg(
       wanted: (height, width) to which the result will be scaled.
       channels: 1 or 3.
       window: of `crop_windows`, to decode nothing else; None for the whole file.
+      rows: tells of how many rows, at any scale, how many are wanted; None for all.
     """
     ratios = tf.constant([[ratio] for ratio in _JPEG_RATIOS[1:]], tf.float32)
     sides = tf.math.ceil(tf.cast(size, tf.float32) / ratios) / tf.cast(wanted, tf.float32)
@@ -197,12 +202,28 @@ def decode_jpeg(
     position = tf.reduce_sum(tf.cast(suffices, tf.int32))
 
     def decode(ratio: int) -> Callable[[], tf.Tensor]:
-        if window is None:
+        if window is None and rows is None:
             return lambda: tf.io.decode_jpeg(encoded, channels=channels, ratio=ratio)
-        scaled = (window + (ratio - 1)) // ratio
-        return lambda: tf.image.decode_and_crop_jpeg(encoded, scaled, channels, ratio)
+
+        def decode_part() -> tf.Tensor:
+            whole = tf.concat([[0, 0], tf.cast(size, tf.int32)], axis=0)
+            part = whole if window is None else window
+            top, left, height, width = tf.unstack((part + (ratio - 1)) // ratio)
+            scaled = tf.stack([top, left, rows(height) if rows else height, width])
+            return tf.image.decode_and_crop_jpeg(encoded, scaled, channels, ratio)
+
+        return decode_part
 
     return tf.switch_case(position, [decode(ratio) for ratio in _JPEG_RATIOS])
+
+
+def _rows_above(
+    inner: tf.Tensor, config: InputConfig, target: tf.Tensor | None
+) -> Callable[[tf.Tensor], tf.Tensor] | None:
+    """Returns `rows_above` as a function of rows; None where all are wanted."""
+    if config.fit != "top":
+        return None
+    return lambda rows: rows_above(rows, inner, config, target)
 
 
 def raw_images(pixels: tf.Tensor, config: InputConfig) -> tf.Tensor:
@@ -211,7 +232,9 @@ def raw_images(pixels: tf.Tensor, config: InputConfig) -> tf.Tensor:
     pixels = _with_channels(pixels, config)
     if size == (config.height, config.width):
         return pixels
-    return fit_image(pixels, *fit_rectangle(tf.constant(size), config), config)
+    inner, before = fit_rectangle(tf.constant(size), config)
+    pixels = pixels[..., : rows_above(tf.constant(size[0]), inner, config), :, :]
+    return fit_image(pixels, inner, before, config)
 
 
 def _with_channels(pixels: tf.Tensor, config: InputConfig) -> tf.Tensor:

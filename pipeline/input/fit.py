@@ -44,6 +44,27 @@ def fit_rectangle(
     return inner, tf.zeros_like(inner) if config.fit == "top" else (target - inner) // 2
 
 
+def rows_above(
+    rows: tf.Tensor, inner: tf.Tensor, config: InputConfig, target: tf.Tensor | None = None
+) -> tf.Tensor:
+    """Counts the rows of images that are not cut off below the target, int32 [].
+
+    Long images may be many times as long as the target, so they are cut off before they are scaled,
+    or not decoded any further.
+
+    Args:
+      rows: rows of the images, at any scale, int32 [].
+      inner: (height, width) of `fit_rectangle`, int32 [2].
+      config: size of the target, and `fit`.
+      target: as in `fit_rectangle`.
+    """
+    if config.fit != "top":
+        return rows
+    height = config.height if target is None else target[0]
+    share = tf.cast(tf.minimum(inner[0], height), tf.float32) / tf.cast(inner[0], tf.float32)
+    return tf.cast(tf.math.ceil(tf.cast(rows, tf.float32) * share - _ROUNDING), tf.int32)
+
+
 def fit_image(
     pixels: tf.Tensor,
     inner: tf.Tensor,
@@ -51,13 +72,13 @@ def fit_image(
     config: InputConfig,
     target: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """Scales images into a rectangle of the target, and cuts it off there; the rest is white.
+    """Scales images into a rectangle of the target; the rest is white.
 
     Sides that shrink to half or less are averaged. Others are interpolated bilinearly, which reads
     two neighbors of each point and would skip rows of the former.
 
     Args:
-      pixels: uint8 [..., height, width, channels].
+      pixels: uint8 [..., height, width, channels]; with `fit` "top", the rows of `rows_above` only.
       inner: (height, width) of `fit_rectangle`, int32 [2].
       before: (top, left) of `fit_rectangle`, int32 [2].
       config: size of the target, and `fit`.
@@ -68,13 +89,7 @@ def fit_image(
     """
     shape = (config.height, config.width) if target is None else (None, None)
     size = tf.constant(shape) if target is None else target
-    if config.fit == "top":
-        # Cut off before they are scaled, as long ones may be many times as long as the target.
-        kept = tf.minimum(inner[0], size[0])
-        share = tf.cast(kept, tf.float32) / tf.cast(inner[0], tf.float32)
-        rows = tf.cast(tf.shape(pixels)[-3], tf.float32) * share
-        pixels = pixels[..., : tf.cast(tf.math.ceil(rows - _ROUNDING), tf.int32), :, :]
-        inner = tf.stack([kept, inner[1]])
+    inner = tf.minimum(inner, size)
 
     def resized() -> tf.Tensor:
         stored = tf.shape(pixels)[-3:-1]

@@ -23,7 +23,7 @@ from pipeline.input.decode import (
     parallel_decodes,
     raw_images,
 )
-from pipeline.input.fit import fit_boxes, fit_rectangle
+from pipeline.input.fit import fit_boxes, fit_rectangle, rows_above
 from pipeline.records.info import load_info
 from tests.support.dataset_factory import write_dataset
 from tests.support.pictures import difference, jpeg, picture, resized
@@ -101,6 +101,24 @@ def test_scale_of_decoding_what_is_stretched(size: tuple[int, int], decoded: tup
     assert (
         tuple(decode_jpeg(jpeg(picture(*size)), tf.constant(size), inner, 3).shape[:2]) == decoded
     )
+
+
+@pytest.mark.parametrize("width", [64, 100, 250, 400])
+@pytest.mark.parametrize("size", [(1024, 400), (1000, 397), (601, 399), (300, 400), (200, 400)])
+def test_what_is_cut_off_is_not_decoded(size: tuple[int, int], width: int):
+    """The rows above are those of the whole image, to the last bit."""
+    encoded = jpeg(np.random.default_rng(0).integers(0, 255, (*size, 3), np.uint8))
+    config = InputConfig(height=200, width=width, fit="top")
+    inner, _ = fit_rectangle(tf.constant(size), config)
+
+    def rows(total: tf.Tensor) -> tf.Tensor:
+        return rows_above(total, inner, config)
+
+    whole = decode_jpeg(encoded, tf.constant(size), inner, 3).numpy()
+    part = decode_jpeg(encoded, tf.constant(size), inner, 3, rows=rows).numpy()
+    expected = len(whole) * min(1, 200 / int(inner[0]))
+    assert expected - 0.02 < len(part) < expected + 1
+    np.testing.assert_array_equal(part, whole[: len(part)])
 
 
 @pytest.mark.parametrize("storage", ["raw", "jpeg"])
