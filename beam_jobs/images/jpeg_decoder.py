@@ -19,8 +19,11 @@ from schemas.jpeg import PROGRESSIVE, SOS, has_scalable_frame, segments
 SCALES = (8, 4, 2, 1)
 END_MARKER = b"\xff\xd9"
 _LAYOUTS = {"L": ("GRAY", "L"), "RGB": ("RGBX", "RGBX"), "CMYK": ("CMYK", "CMYK;I")}
-# Other warnings harm no pixel.
-_DAMAGE = re.compile("Corrupt JPEG data: (?!bad ICC marker)|Premature end")
+# Warnings that harm no pixel. All others are of damage, or are errors.
+_HARMLESS = re.compile(
+    "Corrupt JPEG data: bad ICC marker|Warning: unknown JFIF revision|Unknown Adobe color transform"
+    "|Invalid SOS parameters for sequential JPEG"
+)
 _NO_END = "Premature end of JPEG file"
 # What is left over when all pixels are decoded harms nothing: a real receipt has 33 bytes. In front
 # of a restart marker (D0 to D7), or where there are more, pixels were lost or shifted.
@@ -86,8 +89,9 @@ def _decoded(data: bytes, color_space: str, scale: int) -> npt.NDArray[np.uint8]
     try:
         return simplejpeg.decode_jpeg(data, **options)
     except ValueError as warning:
-        if _is_damage(str(warning)):
+        if not _is_harmless(str(warning)):
             raise
+    # After an error, this would return memory that nothing was written to.
     return simplejpeg.decode_jpeg(data, strict=False, **options)
 
 
@@ -137,7 +141,7 @@ def draft_gray(image: Image.Image, size: tuple[int, int]) -> None:
         image.draft("L", size)
 
 
-def _is_damage(warning: str) -> bool:
+def _is_harmless(warning: str) -> bool:
     if match := _EXTRANEOUS.search(warning):
-        return int(match[1]) > _MAX_EXTRANEOUS_BYTES
-    return bool(_DAMAGE.match(warning))
+        return int(match[1]) <= _MAX_EXTRANEOUS_BYTES
+    return bool(_HARMLESS.match(warning))

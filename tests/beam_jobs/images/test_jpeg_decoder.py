@@ -113,6 +113,17 @@ def test_a_progressive_file_that_ends_between_scans_is_refused(page: Image.Image
             assert caught.value.reason == Reason.TRUNCATED
 
 
+@pytest.mark.parametrize("marker", [SOS, 0xDB], ids=["scan", "quantization"])
+def test_a_progressive_file_that_lacks_a_part_is_refused(marker: int) -> None:
+    """libjpeg gives up, and simplejpeg would return memory as it found it."""
+    data = KINDS["progressive"]
+    parts = [part for part in segments(data) if part.marker == marker]
+    assert len(parts) >= 2
+    for part in parts:
+        with pytest.raises(RejectionError):
+            store_image(data[: part.offset] + data[part.end :], [], ImageOptions())
+
+
 def test_a_progressive_file_may_leave_out_color_that_is_zero() -> None:
     data = encode(PAGE.convert("L").convert("RGB"), "JPEG", progressive=True, subsampling=0)
     (frame,) = (segment for segment in segments(data) if segment.marker == PROGRESSIVE)
