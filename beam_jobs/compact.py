@@ -39,6 +39,7 @@ from beam_jobs.writing.output import (
 from beam_jobs.writing.output_lock import output_lock
 from schemas.file_names import excluded_name
 from schemas.raw_pixels import are_aligned
+from schemas.restart_rows import all_restart_rows
 
 _ALREADY_ONE = "its records are one generation already: nothing was done"
 _ALREADY_FOUND = "its layouts were found before this command was killed: nothing was left to do"
@@ -89,7 +90,8 @@ def _begin(options: CompactOptions, stack: ExitStack, *, deals_anew: bool) -> bo
 
     Returns:
       Whether there is anything to do: several generations, fingerprints of another version, raw
-      pixels that an older version did not align, or `deals_anew`.
+      pixels that an older version did not align, JPEG files without the restart rows that were
+      asked for, or `deals_anew`.
 
     Raises:
       BuildError: the records can't be dealt now.
@@ -114,6 +116,7 @@ def _begin(options: CompactOptions, stack: ExitStack, *, deals_anew: bool) -> bo
     deals_anew |= has_other_fingerprints(manifest.build_options)
     is_raw = manifest.build_options["image"]["encoding"] == "raw"
     deals_anew |= is_raw and not are_aligned(manifest)
+    deals_anew |= options.image.get("restart_rows", False) and not all_restart_rows(manifest)
     if len(manifest.generations) == 1 and not deals_anew:
         return False
     if not manifest.counts.written:

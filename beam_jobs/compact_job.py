@@ -96,6 +96,7 @@ def add_compact(pipeline: beam.Pipeline, options: CompactOptions) -> None:
         first_numbers=options.first_shards,
         complete=True,
         replaces_layouts=found is not None,
+        restart_rows=options.image.get("restart_rows", False),
         makes_layouts=layouts_were_made(options.recorded()),
         takes_fingerprints=options.near_duplicates != "off",
         compares_images=options.compare_images,

@@ -1,4 +1,4 @@
-"""Where raw pixels lie in the frame of a record.
+"""The place of raw pixels in the frame of a record.
 
 A reader that maps a shard into memory finds them without parsing: they begin at byte 128 of the
 frame. Frames are multiples of 64 bytes long, as TensorFlow shares the memory of a slice only if the

@@ -40,7 +40,15 @@ examples:
       --temp_location gs://b/tmp --setup_file ./setup.py
 """
 # What shapes the stored images; the others are limits, and the frame of the inputs' boxes.
-_SHAPING_IMAGES = ("encoding", "max_side", "quality", "raw_size", "fit", "channels")
+_SHAPING_IMAGES = (
+    "encoding",
+    "max_side",
+    "quality",
+    "raw_size",
+    "fit",
+    "channels",
+    "restart_rows",
+)
 
 
 _BUILD = Options(
@@ -135,7 +143,7 @@ def build_parser() -> CommandParser:
     _BUILD.add_to(group, "overwrite")
     group.add_argument("--dry-run", action="store_true", help="show the plan, read no image")
     group = result.add_argument_group("images")
-    IMAGES.add_to(group, "encoding", "max_side", "quality", "raw_size", "fit", "channels")
+    IMAGES.add_to(group, *_SHAPING_IMAGES)
     group = result.add_argument_group("splits and shards")
     _BUILD.add_to(group, "splits", *SHARDING, "seed")
     group = result.add_argument_group("limits")

@@ -52,6 +52,10 @@ IMAGES = Options(
         default="auto",
         help="1 for grayscale, 3 for RGB; auto keeps what comes, raw images become RGB",
     ),
+    restart_rows=Flag(
+        help="encode JPEG files so that any rows of them can be decoded without the others, also "
+        "those that would be kept as they are",
+    ),
     max_pixels=Flag(metavar="PIXELS"),
     min_side=Flag(metavar="PIXELS"),
     max_input_bytes=Flag(name="max-input-mb", metavar="MB", unit=_MIB),

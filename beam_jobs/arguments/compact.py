@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from beam_jobs.arguments.common import (
+    IMAGES,
     SHARDING,
     add_running,
     parse_layout_from,
@@ -42,8 +43,8 @@ def compact_parser() -> CommandParser:
         "beam_jobs.compact",
         "DIRECTORY",
         "Deals the records of all generations of a dataset directory anew, as one generation of "
-        "its next version. Records keep their splits and, unless their layouts are found anew, "
-        "their bytes, and no image is decoded; the versions before stay as they are.",
+        "its next version. Records keep their splits and, unless their layouts are found anew or "
+        "their images encoded again, their bytes; the versions before stay as they are.",
         epilog="Every other option is passed to Beam, such as those for S3.",
     )
     result.add_argument(
@@ -55,6 +56,9 @@ def compact_parser() -> CommandParser:
         result.add_argument_group("shards"),
         *SHARDING,
         default="as the dataset was built",
+    )
+    IMAGES.add_to(
+        result.add_argument_group("images"), "restart_rows", default="as the dataset was built"
     )
     group = result.add_argument_group("layouts")
     _COMPACT.add_to(group, "layout_from", default="layouts stay")
@@ -78,12 +82,19 @@ def compact_options(args: argparse.Namespace) -> CompactOptions:
     shards = recorded["shards"] if args.shard_size_mb is None else None
     if args.shards is not None:
         shards = parse_shards(args.shards, splits)
+    image = dict(recorded["image"])
+    if args.restart_rows:
+        if image["encoding"] == "raw":
+            raise ValueError(
+                f"--restart-rows is for JPEG files, and {directory} holds pixels: leave it out"
+            )
+        image["restart_rows"] = True
     options = CompactOptions(
         output=directory,
         splits=splits,
         seed=recorded["seed"],
         base=base,
-        image=recorded["image"],
+        image=image,
         layout_from=recorded.get("layout_from", "column"),
         layout_distance=recorded.get("layout_distance"),
         merge_spellings=recorded.get("merge_spellings", False),

@@ -17,6 +17,7 @@ from beam_jobs.images.decode_limits import check_limits, memory_bytes
 from beam_jobs.images.jpeg_decoder import SCALES, decode_jpeg, decodes
 from beam_jobs.images.kept_jpeg import kept_bytes
 from beam_jobs.images.orientation import ignore_xmp, orientation_of
+from beam_jobs.images.restart_rows import encode, encode_again
 from beam_jobs.images.tiff import check_tiff, gray_levels
 from beam_jobs.rejection import Reason, RejectionError
 from beam_jobs.sources.row import Box
@@ -60,6 +61,8 @@ class ImageOptions:
         that obeys the EXIF orientation shows them.
       full_decode: JPEG files are decoded at full scale and in color, so that copies in lossless
         formats have the same pixels; else at the scale and in the channels that are stored.
+      restart_rows: any rows of stored JPEG files can be decoded without the others, see
+        `schemas.restart_rows`. No file is kept as it is.
     """
 
     encoding: Literal["jpeg", "raw"] = "jpeg"
@@ -75,6 +78,7 @@ class ImageOptions:
     max_seconds: int = 60
     box_frame: Literal["stored", "upright"] = "stored"
     full_decode: bool = False
+    restart_rows: bool = False
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -93,6 +97,8 @@ class ImageOptions:
             raise ValueError(f"raw_size must be sides of 16 to 16384 pixels, got {self.raw_size}")
         if self.encoding == "raw" and self.channels is None:
             raise ValueError("raw images need one fixed size: set channels to 1 or 3")
+        if self.encoding == "raw" and self.restart_rows:
+            raise ValueError("`restart_rows` is for JPEG files, and encoding is raw: leave it out")
 
     @property
     def typical_bytes(self) -> int:
@@ -216,7 +222,10 @@ def store_image(
     else:
         fitted = _within(pixels, plan.full_size, options.max_side)
         kept = kept_bytes(data) if unchanged and fitted.size == plan.file_size else None
-        encoded = kept or _jpeg(fitted, options.quality)
+        if options.restart_rows:
+            encoded = encode_again(kept) if kept else encode(fitted, options.quality)
+        else:
+            encoded = kept or _jpeg(fitted, options.quality)
         stored_format = "jpeg"
     return StoredImage(
         encoded=encoded,

@@ -73,6 +73,7 @@ def _kept_undecoded(data: bytes, options: ImageOptions) -> bytes | None:
     kept = (
         options.encoding == "jpeg"
         and plan.may_keep
+        and not options.restart_rows
         and max(plan.file_size) <= options.max_side
         and image.mode in modes
         and (profile is None or image.mode != "RGB" or is_srgb(profile))

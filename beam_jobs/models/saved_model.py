@@ -19,7 +19,16 @@ _GRAPH = "saved_model.pb"
 _PIECE_BYTES = 1 << 26
 _DESCRIPTION = "assets.extra/tillroll.json"  # of `pipeline.serving.saved_model.export`
 # What shapes the images of a dataset; the other options of images are limits.
-SHAPING = ("encoding", "max_side", "quality", "raw_size", "fit", "channels", "full_decode")
+SHAPING = (
+    "encoding",
+    "max_side",
+    "quality",
+    "raw_size",
+    "fit",
+    "channels",
+    "full_decode",
+    "restart_rows",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

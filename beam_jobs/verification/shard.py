@@ -21,6 +21,7 @@ from schemas.lookup import RecordLookup
 from schemas.manifest import FileChecksum, Manifest, Shard, Split, dealt_histogram
 from schemas.raw_pixels import are_aligned, check_pixels_start
 from schemas.receipt import LAYOUT, id_feature
+from schemas.restart_rows import all_restart_rows, check_row_table
 from schemas.tfrecord import unframe
 
 _SHAPE = ("height", "width", "channels")
@@ -322,7 +323,7 @@ def _check_records(
 
     That is the shard if a record's own bytes are damaged, else the file that it contradicts.
     """
-    is_mapped = are_aligned(manifest)
+    is_mapped, has_rows = are_aligned(manifest), all_restart_rows(manifest)
     for number, (start, length) in enumerate(
         zip(index.offset.tolist(), index.length.tolist(), strict=True)
     ):
@@ -332,10 +333,12 @@ def _check_records(
             if len(framed) < length:
                 raise ValueError("file ends inside a record")
             payload = unframe(framed, start)
-            values = decode_example(manifest.features, payload)
+            values: Mapping[str, Any] = decode_example(manifest.features, payload)
             _check_image(values)
             if is_mapped:
                 check_pixels_start(payload)
+            if has_rows:
+                check_row_table(values["image/encoded"])
         except ValueError as error:
             message = str(error)
         else:

@@ -1,5 +1,6 @@
 """Shards: the records that were dealt to each, with their index."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +13,7 @@ from PIL import Image
 
 from beam_jobs.errors import TRY_AGAIN, BuildError
 from beam_jobs.images.image import open_stored
+from beam_jobs.images.restart_rows import encode_again
 from beam_jobs.near_duplicates.fingerprinter import Fingerprinter
 from beam_jobs.prepare.lookups import make_lookup, record_hashes
 from beam_jobs.prepare.preparer import staged_features
@@ -37,6 +39,7 @@ from schemas.receipt import (
     made_features,
     receipt_features,
 )
+from schemas.restart_rows import has_restart_rows
 from schemas.statistics import RecordSummary
 from schemas.summary_file import summary_text
 from schemas.tfrecord import CorruptRecordError, frame, unframe
@@ -73,6 +76,8 @@ class ShardWriter:
       first_numbers: split to the number of its first shard.
       complete: whether the records have the ids of their categories, and their layouts, already.
       replaces_layouts: whether such records get other layouts than they have.
+      restart_rows: whether the JPEG files of such records get restart rows, see
+        `schemas.restart_rows`.
       makes_layouts: whether staged records have no layouts, see `BuildOptions.makes_layouts`.
       takes_fingerprints: whether lookups hold that by which near-duplicates are found.
       compares_images: whether they are found by images, too.
@@ -85,6 +90,7 @@ class ShardWriter:
     first_numbers: Mapping[str, int]
     complete: bool = False
     replaces_layouts: bool = False
+    restart_rows: bool = False
     makes_layouts: bool = False
     takes_fingerprints: bool = False
     compares_images: bool = False
@@ -139,6 +145,7 @@ class ShardWriter:
             seed=self.seed,
             complete=self.complete,
             replaces_layouts=self.replaces_layouts,
+            restart_rows=self.restart_rows,
             makes_layouts=self.makes_layouts,
             fingerprinter=(
                 Fingerprinter(compares_images=self.compares_images)
@@ -207,6 +214,7 @@ class _ShardBuilder:
         seed: int,
         complete: bool,
         replaces_layouts: bool,
+        restart_rows: bool,
         makes_layouts: bool,
         fingerprinter: Fingerprinter | None,
     ) -> None:
@@ -222,7 +230,8 @@ class _ShardBuilder:
         self._categories = categories(labels)
         self._staged_features = staged_features(labels, makes_layouts=makes_layouts)
         self._complete_features = receipt_features(labels)
-        self._replaces_layouts = replaces_layouts
+        self._rewrites = replaces_layouts or restart_rows
+        self._restart_rows = restart_rows
         stays = complete and not replaces_layouts
         self._features = self._complete_features if stays else self._staged_features
         made = made_features(labels, makes_layouts=makes_layouts)
@@ -236,11 +245,8 @@ class _ShardBuilder:
         layouts: vocabularies are known only now. A complete record gets them anew where its layout
         is replaced.
         """
-        if self._replaces_layouts:
-            # As it was staged, so that the record is the one that a build of the inputs writes.
-            complete = decode_example(self._complete_features, payload)
-            staged = {feature.name: complete[feature.name] for feature in self._staged_features}
-            payload = encode_example(self._staged_features, staged)
+        if self._rewrites:
+            payload = self._rewrite(payload)
         values = parse_example(self._features, payload)
         if self._gets_layout:
             if layout is None:
@@ -279,6 +285,20 @@ class _ShardBuilder:
         self._crc.update(record)
         self.size_bytes += len(record)
         return record
+
+    def _rewrite(self, payload: bytes) -> bytes:
+        """Changes the file of a complete record, or makes the record as it was staged.
+
+        As it was staged, the record becomes the one that a build of the inputs writes.
+        """
+        values: dict[str, Any] = decode_example(self._complete_features, payload)
+        file = values["image/encoded"]
+        if self._restart_rows and not has_restart_rows(file):
+            values["image/encoded"] = file = encode_again(file)
+            values["image/key/sha256"] = hashlib.sha256(file).hexdigest()
+        return encode_example(
+            self._features, {feature.name: values[feature.name] for feature in self._features}
+        )
 
     def lookup(self) -> RecordLookup:
         """Makes the lookup of the records so far."""

@@ -251,8 +251,8 @@ def _load(run: Training, *, decoding: bool) -> InputPipeline:
         elements.reader, run.slow_reading_ms, run.slow_decoding_ms if decoding else 0.0
     )
     reader: Any = slow
-    pixel_reader = None if _why_slowed(run) else elements.pixel_reader
-    return dataclasses.replace(elements, reader=reader, pixel_reader=pixel_reader)
+    pixels = None if _why_slowed(run) else elements.pixels
+    return dataclasses.replace(elements, reader=reader, pixels=pixels)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -129,7 +129,7 @@ def buffered(info: DatasetInfo, config: InputConfig, options: TrainOptions) -> t
     """
     pipeline = InputPipeline.load(info, "train", options.global_batch_size, config)
     in_sequence: Any = InSequence(pipeline.table.paths, in_memory=False)
-    shuffled = dataclasses.replace(pipeline, reader=in_sequence, pixel_reader=None)
+    shuffled = dataclasses.replace(pipeline, reader=in_sequence, pixels=None)
     return shuffled.training(InputShard(), seed=options.seed, start_step=0)
 
 

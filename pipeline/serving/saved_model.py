@@ -24,7 +24,8 @@ _STORED_IMAGES = (
     "raw_size",
     "fit",
     "channels",
-    "full_decode",  # not in datasets of older versions
+    "full_decode",  # this and the next one are not in datasets of older versions
+    "restart_rows",
 )
 
 

@@ -161,16 +161,16 @@ def test_a_ceiling_of_decoding_is_no_ceiling_of_pixels(tmp_path: Path):
     assert missing == "no ceiling: pixels need no decoding"
 
 
-def test_a_ladder_over_pixels_copies_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_ladder_over_pixels_in_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     directory = write_dataset(tmp_path / "receipts", raw=True)
     arguments = [str(directory), *SMALL, "--sweep", "parallel-reads", "--values", "1", "2"]
     assert input_throughput.main(arguments) == 0
-    assert "reader: pixels are copied out of the files\n" in capsys.readouterr().out
+    assert "reader: pixels come from shards in memory\n" in capsys.readouterr().out
     run = Training(data_dir=str(directory), config=InputConfig(), batch_size=8)
-    copied, parsed = (
+    mapped, parsed = (
         next(training(each, stage="decode")) for each in (run, replace(run, order="memory"))
     )
-    assert copied[0].shape == parsed[0].shape == (8, 256, 256, 3)
+    assert mapped[0].shape == parsed[0].shape == (8, 256, 256, 3)
     slow = replace(run, slow_reading_ms=1.0)
     assert reader_of(slow).endswith("TensorFlow parses the records, as they come slower")
 
@@ -182,7 +182,7 @@ def test_data_services_make_the_batches(tmp_path: Path, capsys: pytest.CaptureFi
         arguments = [str(directory), *SMALL, "--sweep", "services", "--values", *values]
         assert input_throughput.main(arguments) == 0
     shown = capsys.readouterr().out
-    assert "here: reader: pixels are copied out of the files\n" in shown
+    assert "here: reader: pixels come from shards in memory\n" in shown
     assert "TensorFlow parses the records, as the dataset is portable\n" in shown
 
 
@@ -194,9 +194,9 @@ def test_runs_with_several_readers_have_a_line_each(directory: Path, tmp_path: P
     }
     assert reader_lines(runs) == [
         "a: reader: TensorFlow parses the records, as images are stored as JPEG files",
-        "b: reader: pixels are copied out of the files",
+        "b: reader: pixels come from shards in memory",
     ]
-    assert reader_lines({"b": runs["b"]}) == ["reader: pixels are copied out of the files"]
+    assert reader_lines({"b": runs["b"]}) == ["reader: pixels come from shards in memory"]
 
 
 def test_workers_take_part_in_every_step(directory: Path):

@@ -115,7 +115,7 @@ def test_a_progressive_file_that_ends_between_scans_is_refused(page: Image.Image
 
 @pytest.mark.parametrize("marker", [SOS, 0xDB], ids=["scan", "quantization"])
 def test_a_progressive_file_that_lacks_a_part_is_refused(marker: int) -> None:
-    """libjpeg gives up, and simplejpeg would return memory as it found it."""
+    """Libjpeg gives up, and simplejpeg would return memory as it found it."""
     data = KINDS["progressive"]
     parts = [part for part in segments(data) if part.marker == marker]
     assert len(parts) >= 2

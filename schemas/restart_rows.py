@@ -1,0 +1,94 @@
+"""JPEG files of which any rows can be decoded without the rows above.
+
+Entropy decoding begins anew at each restart marker. With such a marker after each row of blocks
+(MCUs), some rows are a file of their own: the header with another height, the bytes of the rows,
+and the end marker. A table tells where the rows begin. It is a segment for applications (APP10) of
+the file itself, which other decoders skip, and lies where every file that Pillow writes has it:
+
+    FFD8 | FFE0, 18 bytes | FFEA, length, "tillrows", numbers | … | FFDA … | rows | FFD9
+    0    | 2              | 20                                |
+
+The numbers are of 32 bits, little-endian: the byte at which the frame says its height; pixels of a
+row of blocks; rows of blocks; and the byte at which the data of each row begin, with that behind
+the end of the file as the last. Markers are numbered 0 to 7, over and over, and decoders expect 0
+first, so what is cut out must begin at a multiple of 8 rows.
+
+Format: ITU-T T.81, B.1.1.3 and B.2.
+"""
+
+import struct
+from itertools import pairwise
+
+import numpy as np
+
+from schemas.jpeg import SOS, segments
+from schemas.manifest import Manifest
+
+TABLE_START = 20  # byte of a file at which the segment of the table begins
+NUMBERS_START = TABLE_START + 12
+NUMBERS_BEFORE_ROWS = 3
+MARKERS = 8  # after which their numbers begin anew
+END_MARKER = b"\xff\xd9"
+_NAME = b"tillrows"
+_APP10 = b"\xff\xea"
+_FRAMES = (0xC0, 0xC1)  # baseline and extended; progressive files have no rows of their own
+_BLOCK = 8  # pixels
+
+
+def has_restart_rows(data: bytes) -> bool:
+    """Returns whether a JPEG file has the table of its rows."""
+    return data[TABLE_START + 4 : NUMBERS_START] == _NAME
+
+
+def all_restart_rows(manifest: Manifest) -> bool:
+    """Returns whether all records of a dataset have JPEG files with the table of their rows."""
+    return all(
+        generation.build_options.get("image", {}).get("restart_rows", False)
+        for generation in manifest.generations
+    )
+
+
+def with_row_table(data: bytes) -> bytes:
+    """Adds the table of its rows to a JPEG file.
+
+    Args:
+      data: a file of Pillow's, with a restart marker after each row of blocks.
+
+    Raises:
+      ValueError: it is another file.
+    """
+    height_at = row_height = rows = begin = 0
+    for segment in segments(data):
+        if segment.marker in _FRAMES:
+            height, components = int.from_bytes(segment.header[1:3]), segment.header[5]
+            # Each component has three bytes, of which the second holds its vertical sampling. A
+            # single component comes in blocks, whatever it says.
+            sampling = [byte & 15 for byte in segment.header[7::3]] if components > 1 else [1]
+            height_at, row_height = segment.offset + 5, _BLOCK * max(sampling)
+            rows = -(-height // row_height)
+        elif segment.marker == SOS:
+            begin = segment.offset + 4 + len(segment.header)
+    stored = np.frombuffer(data, np.uint8)
+    is_marker = (stored[begin:-1] == 0xFF) & (stored[begin + 1 :] & 0xF8 == 0xD0)
+    starts = [begin, *(np.flatnonzero(is_marker) + begin + 2).tolist(), len(data)]
+    if len(starts) != rows + 1 or any(before >= start for before, start in pairwise(starts)):
+        raise ValueError(f"JPEG file of {rows} rows of blocks has {len(starts) - 2} markers")
+    count = NUMBERS_BEFORE_ROWS + len(starts)
+    size = 2 + len(_NAME) + 4 * count
+    moved = [number + 2 + size for number in starts]
+    numbers = struct.pack(f"<{count}I", height_at + 2 + size, row_height, rows, *moved)
+    table = _APP10 + size.to_bytes(2) + _NAME + numbers
+    return data[:TABLE_START] + table + data[TABLE_START:]
+
+
+def check_row_table(data: bytes) -> None:
+    """Checks that a JPEG file has the table of its rows, and that the table is right.
+
+    Raises:
+      ValueError: it has none, or another one.
+    """
+    if not has_restart_rows(data):
+        raise ValueError("JPEG file without the table of its rows")
+    end = TABLE_START + 2 + int.from_bytes(data[TABLE_START + 2 : TABLE_START + 4])
+    if with_row_table(data[:TABLE_START] + data[end:]) != data:
+        raise ValueError("JPEG file whose table of rows is wrong")
