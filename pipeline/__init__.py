@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pipeline.distribution.host_memory import keep_host_memory
     from pipeline.distribution.strategies import make_strategy
     from pipeline.records.batch_sampler import BatchSampler
+    from pipeline.records.images import decode_image
     from pipeline.records.info import DatasetInfo, load_info
     from pipeline.records.sequence import Records
     from pipeline.tasks.base import Head, Task
@@ -50,6 +51,7 @@ _MODULES = {
     "MultiWorkerModel": "pipeline.training.keras_fit",
     "Records": "pipeline.records.sequence",
     "Task": "pipeline.tasks.base",
+    "decode_image": "pipeline.records.images",
     "keep_host_memory": "pipeline.distribution.host_memory",
     "load_info": "pipeline.records.info",
     "make_dataset": "pipeline.dataset",
@@ -70,6 +72,7 @@ __all__ = [
     "Reading",
     "Records",
     "Task",
+    "decode_image",
     "keep_host_memory",
     "load_info",
     "make_dataset",

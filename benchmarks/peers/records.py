@@ -1,6 +1,6 @@
-"""tillroll's `Records` and `BatchSampler` in PyTorch's DataLoader; decoded by OpenCV.
+"""tillroll's `Records`, `BatchSampler` and `decode_image` in PyTorch's DataLoader.
 
-The batches are those of `benchmarks.peers.tillroll`, without TensorFlow and at full JPEG size.
+The batches are those of `benchmarks.peers.tillroll`, without TensorFlow.
 """
 
 import os
@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import DataLoader, Dataset
 
-from benchmarks.peers.opencv import decoded, resized
 from benchmarks.peers.output import Output
 from benchmarks.peers.stored import SPLIT
-from pipeline import BatchSampler, Records
+from pipeline import BatchSampler, Records, decode_image
 
 _DATASET = "dataset"
 
@@ -33,13 +32,15 @@ class _Images(Dataset[Any]):
         return len(self._records)
 
     def __getitem__(self, position: int) -> tuple[npt.NDArray[Any], np.int64]:
-        record = self._records[position]
-        image = record["image/encoded"]
-        if isinstance(image, bytes):
-            pixels = decoded(image, self._output)
-        else:
-            pixels = resized(image, self._output)
-        return self._output.of(pixels), record["receipt/layout_id"]
+        record, output = self._records[position], self._output
+        pixels = decode_image(
+            record["image/encoded"],
+            height=output.height,
+            width=output.width,
+            channels=output.channels,
+            fit=output.fit,
+        )
+        return output.of(pixels), record["receipt/layout_id"]
 
 
 def batches(folder: Path, output: Output, *, workers: int) -> Iterator[Any]:

@@ -53,8 +53,8 @@ PEERS = MappingProxyType(
             takes_workers=False,
         ),
         "records": Peer(
-            title="tillroll Records, OpenCV",
-            packages=("tillroll", "torch", "opencv-python-headless"),
+            title="tillroll Records",
+            packages=("tillroll", "torch"),
             storages=("jpeg", "raw"),
         ),
         "tf_data_tfrecord": Peer(

@@ -50,7 +50,7 @@ def keep_host_memory() -> None:
         )
     else:
         os.environ.setdefault(_USE_BFC, "true")
-        os.environ.setdefault("TF_CPU_BFC_MEM_LIMIT_IN_MB", str(_memory_bytes() >> 20))  # or 64 GB
+        os.environ.setdefault("TF_CPU_BFC_MEM_LIMIT_IN_MB", str(memory_bytes() >> 20))  # or 64 GB
     if not any(name in os.environ for name in _LIMIT_VARIABLES):
         library = ctypes.CDLL(None)
         library.mallopt(_M_MMAP_THRESHOLD, _MAX_BLOCK_BYTES)
@@ -68,7 +68,7 @@ def _tensorflow_has_run() -> bool:
     return False
 
 
-def _memory_bytes() -> int:
+def memory_bytes() -> int:
     """Returns the memory of the machine, or the limit of the container of this process."""
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for path in _CONTAINER_LIMITS:

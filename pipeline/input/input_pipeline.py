@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -13,6 +14,7 @@ import tensorflow as tf
 from pipeline.augmentation.chain import augment_views
 from pipeline.augmentation.pixels import to_float32_on_cpu
 from pipeline.config import Augmentation, InputConfig, Size
+from pipeline.distribution.host_memory import memory_bytes
 from pipeline.input.batch_source import (
     BatchKey,
     BatchSource,
@@ -123,6 +125,7 @@ class InputPipeline:
         start_step = as_integer("start_step", start_step, example=0)
         block_length = self.config.reading.block_length
         check_batch_size(self.global_batch_size, shard.replicas, block_length)
+        _check_memory(self.global_batch_size // shard.replicas, self.config)
         check_step("start_step", start_step)
         options = {"batch_size": self.global_batch_size, "seed": seed}
         if isinstance(self.buckets, BucketTable):
@@ -154,6 +157,7 @@ class InputPipeline:
         """
         check_batch_size(self.global_batch_size, shard.replicas)
         size = self.global_batch_size // shard.replicas
+        _check_memory(size, self.config)
         source, is_record = self._evaluation_source(shard, steps)
         return self._batches(
             source,
@@ -360,6 +364,20 @@ def _importance(table: RecordTable, plan: PhasedPlan, categories: IntArray, by: 
         return tf.gather(tf.gather(weights, phase), features[f"{by}_id"])
 
     return weigh
+
+
+def _check_memory(batch_size: int, config: InputConfig) -> None:
+    """Raises ValueError if the memory of this machine can't hold two batches of images."""
+    # Buckets have about the same area.
+    shape = (config.height, config.width, config.channels)
+    image_bytes = math.prod(shape) * config.views * tf.as_dtype(config.dtype).size
+    batch_bytes = batch_size * image_bytes
+    if 2 * batch_bytes > (limit := memory_bytes()):
+        raise ValueError(
+            f"a batch of {batch_size:,} images of {'×'.join(map(str, shape))} {config.dtype} takes "
+            f"{batch_bytes / 1e9:,.0f} GB, and two of them don't fit into the {limit / 1e9:,.0f} GB "
+            "of this machine: choose a smaller global_batch_size"
+        )
 
 
 def _of_size(config: InputConfig, size: Size | None) -> InputConfig:

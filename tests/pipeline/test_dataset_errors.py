@@ -77,6 +77,13 @@ pytestmark = pytest.mark.slow
         pytest.param(
             {"global_batch_size": 0}, None, "0 can't be divided by 1 replicas", id="no batch"
         ),
+        pytest.param(
+            {"global_batch_size": 10**8},
+            None,
+            r"a batch of 100,000,000 images of 256×256×3 float32 takes 78,643 GB, and two of them "
+            r"don't fit into the [\d,]+ GB of this machine: choose a smaller global_batch_size",
+            id="memory",
+        ),
         pytest.param({"start_step": -1}, None, "start_step must be at least 0", id="start"),
         *(
             pytest.param(
