@@ -375,8 +375,8 @@ def _check_memory(batch_size: int, config: InputConfig) -> None:
     if 2 * batch_bytes > (limit := memory_bytes()):
         raise ValueError(
             f"a batch of {batch_size:,} images of {'×'.join(map(str, shape))} {config.dtype} takes "
-            f"{batch_bytes / 1e9:,.0f} GB, and two of them don't fit into the {limit / 1e9:,.0f} GB "
-            "of this machine: choose a smaller global_batch_size"
+            f"{batch_bytes / 1e9:,.0f} GB, and two of them don't fit into the "
+            f"{limit / 1e9:,.0f} GB of this machine: choose a smaller global_batch_size"
         )
 
 
