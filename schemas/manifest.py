@@ -313,6 +313,11 @@ class Manifest:
             for name in self.generations[0].splits
         }
 
+    @cached_property
+    def shards(self) -> Mapping[str, Shard]:
+        """File name to the shard, of all splits."""
+        return {shard.name: shard for split in self.splits.values() for shard in split.shards}
+
     @property
     def counts(self) -> Counts:
         """Sums of the counts of all generations."""

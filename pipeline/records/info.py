@@ -194,9 +194,7 @@ class DatasetInfo:
 
     def shard(self, name: str) -> Shard:
         """Returns the shard of a file name."""
-        splits = self.manifest.splits.values()
-        [shard] = [shard for split in splits for shard in split.shards if shard.name == name]
-        return shard
+        return self.manifest.shards[name]
 
     def shard_index(self, shard: Shard) -> RecordIndex:
         """Reads the index of a shard.

@@ -27,8 +27,8 @@ from schemas.tfrecord import unframe
 _PARALLEL_READS = 16
 _MAP_FIXED, _MAP_NORESERVE = 0x10, 0x4000  # of Linux; the module `mmap` does not name them
 _PROT_NONE = 0
-# The shards that this process has found undamaged, and their states then.
-_VERIFIED: dict[str, FileState] = {}
+# Paths of the shards that this process has verified, with their states then and their checksums.
+_VERIFIED: dict[str, tuple[FileState, int]] = {}
 _LIBRARY = ctypes.CDLL(None, use_errno=True)
 _LIBRARY.mmap.restype = ctypes.c_void_p
 _LIBRARY.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *3 * [ctypes.c_int], ctypes.c_long)
@@ -95,10 +95,11 @@ def _check(file: OpenFile, path: str, shard: Shard, *, verify: bool) -> None:
     state = file.state()
     if state.size_bytes != shard.size_bytes:
         raise ValueError(f"it has {state.size_bytes} bytes, the manifest says {shard.size_bytes}")
-    if verify and _VERIFIED.get(path) != state:
+    verified = (state, shard.crc32c)
+    if verify and _VERIFIED.get(path) != verified:
         if file.checksum() != (shard.size_bytes, shard.crc32c):
             raise ValueError(CHANGED)
-        _VERIFIED[path] = state
+        _VERIFIED[path] = verified
 
 
 def _check_records(
