@@ -31,13 +31,9 @@ MARKERS = 8  # after which their numbers begin anew
 END_MARKER = b"\xff\xd9"
 _NAME = b"tillrows"
 _APP10 = b"\xff\xea"
+_JFIF = b"\xff\xe0\x00\x10"  # a segment that ends at `TABLE_START`
 _FRAMES = (0xC0, 0xC1)  # baseline and extended; progressive files have no rows of their own
 _BLOCK = 8  # pixels
-
-
-def has_restart_rows(data: bytes) -> bool:
-    """Returns whether a JPEG file has the table of its rows."""
-    return data[TABLE_START + 4 : NUMBERS_START] == _NAME
 
 
 def all_restart_rows(manifest: Manifest) -> bool:
@@ -57,6 +53,8 @@ def with_row_table(data: bytes) -> bytes:
     Raises:
       ValueError: it is another file.
     """
+    if data[2:6] != _JFIF:
+        raise ValueError(f"JPEG file that begins with {data[:6].hex().upper()}, not as JFIF does")
     height_at = row_height = rows = begin = 0
     for segment in segments(data):
         if segment.marker in _FRAMES:
@@ -81,13 +79,22 @@ def with_row_table(data: bytes) -> bytes:
     return data[:TABLE_START] + table + data[TABLE_START:]
 
 
+def has_row_table(data: bytes) -> bool:
+    """Returns whether a JPEG file has the table of its rows, and the table is right."""
+    try:
+        check_row_table(data)
+    except ValueError:
+        return False
+    return True
+
+
 def check_row_table(data: bytes) -> None:
     """Checks that a JPEG file has the table of its rows, and that the table is right.
 
     Raises:
       ValueError: it has none, or another one.
     """
-    if not has_restart_rows(data):
+    if data[TABLE_START + 4 : NUMBERS_START] != _NAME:
         raise ValueError("JPEG file without the table of its rows")
     end = TABLE_START + 2 + int.from_bytes(data[TABLE_START + 2 : TABLE_START + 4])
     if with_row_table(data[:TABLE_START] + data[end:]) != data:

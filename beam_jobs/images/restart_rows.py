@@ -3,9 +3,11 @@
 import io
 from typing import Any
 
-from PIL import Image
+from PIL import Image, JpegImagePlugin
 
 from schemas.restart_rows import with_row_table
+
+_OTHER_SAMPLING = -1  # of a gray file, and of one whose sampling Pillow can't write
 
 
 def encode(image: Image.Image, quality: int) -> bytes:
@@ -14,12 +16,15 @@ def encode(image: Image.Image, quality: int) -> bytes:
 
 
 def encode_again(file: bytes) -> bytes:
-    """Encodes a JPEG file again, with restart rows and with its own tables and subsampling.
+    """Encodes a JPEG file again, with restart rows and with its own tables.
 
-    Its pixels change by the rounding of a decoded file alone.
+    The subsampling of its colors is that of the file, or none where Pillow lacks it. So its pixels
+    change by the rounding of what is decoded, where colors are subsampled by some levels of 255.
     """
     with Image.open(io.BytesIO(file)) as image:
-        return _encode(image, quality="keep")
+        if JpegImagePlugin.get_sampling(image) != _OTHER_SAMPLING:
+            return _encode(image, quality="keep")
+        return _encode(image, qtables=image.quantization, subsampling="4:4:4")  # type: ignore[attr-defined]
 
 
 def _encode(image: Image.Image, **options: Any) -> bytes:

@@ -39,7 +39,7 @@ from schemas.receipt import (
     made_features,
     receipt_features,
 )
-from schemas.restart_rows import has_restart_rows
+from schemas.restart_rows import has_row_table
 from schemas.statistics import RecordSummary
 from schemas.summary_file import summary_text
 from schemas.tfrecord import CorruptRecordError, frame, unframe
@@ -293,7 +293,7 @@ class _ShardBuilder:
         """
         values: dict[str, Any] = decode_example(self._complete_features, payload)
         file = values["image/encoded"]
-        if self._restart_rows and not has_restart_rows(file):
+        if self._restart_rows and not has_row_table(file):
             values["image/encoded"] = file = encode_again(file)
             values["image/key/sha256"] = hashlib.sha256(file).hexdigest()
         return encode_example(

@@ -104,9 +104,9 @@ class InputPipeline:
         else:
             table = load_record_table(info, split, config)
         mean_bytes = sum(s.size_bytes for s in shards) // sum(s.records for s in shards)
+        pixels = load_pixels(info, split, table, config)
         with tf.init_scope():  # tensors that every graph shares, also when a graph is being traced
             reader = RecordReader(info, table, config.reading, mean_bytes=mean_bytes)
-            pixels = load_pixels(info, split, table, config)
         return cls(
             info=info,
             split=split,

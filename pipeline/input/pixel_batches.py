@@ -86,9 +86,10 @@ class MappedPixels:
         memory = tf.raw_ops.TensorListGetItem(
             input_handle=self.shards, index=0, element_shape=[-1], element_dtype=tf.uint8
         )
-        pixels = tf.raw_ops.Pack(
-            values=[tf.raw_ops.Slice(input=memory, begin=begin, size=size) for begin in begins]
-        )
+        slices = [tf.raw_ops.Slice(input=memory, begin=begin, size=size) for begin in begins]
+        pixels = tf.raw_ops.Pack(values=slices)
+        if batch_size == 1:  # the stack is the memory of the file itself
+            pixels = tf.bitwise.bitwise_or(pixels, tf.zeros([], tf.uint8))
         images = raw_images(tf.reshape(pixels, [batch_size, *self.shape]), config)
         ids = {name: tf.cast(tf.gather(self.ids[name], position), tf.int64) for name in columns}
         return images, ids

@@ -10,14 +10,16 @@ from schemas.restart_rows import (
     TABLE_START,
 )
 
-# Decoders make colors of a row from those of the rows beside it, which are of half the size.
-_ROWS_BESIDE = 2
-_NUMBER_BYTES = 4
+# Decoders make colors of a row from those of the rows beside it, which are of half the size. At a
+# scale of 1/8, a window of whole pixels may reach 14 rows further.
+_ROWS_BESIDE = 16
 _BYTES = [bytes([number]) for number in range(256)]
 
 
 def cut_rows(encoded: tf.Tensor, window: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Makes a JPEG file of the rows of a window, in which the window has the same pixels.
+
+    It has at any scale of decoding, 1/1 to 1/8.
 
     Args:
       encoded: JPEG file with the table of its rows, string [].

@@ -51,7 +51,7 @@ def decode_image(
         inner = _inner_size(opened.size, (width, height), fit)
         opened.draft(mode, _drafted_size(opened.size, inner))
         picture = opened.convert(mode)
-    except OSError as error:
+    except (OSError, Image.DecompressionBombError) as error:
         raise ValueError(f"the image can't be decoded: {error}") from error
     # Rows below the target are not scaled: with 300 of 400 rows, three quarters of the source.
     shown = inner[0], min(inner[1], height)

@@ -196,6 +196,14 @@ class DatasetInfo:
         """Returns the shard of a file name."""
         return self.manifest.shards[name]
 
+    def check_index(self, shard: Shard) -> None:
+        """Checks the checksum of the index of a shard.
+
+        Raises:
+          ValueError: as `shard_index`.
+        """
+        self._read_checked(shard.index_name, shard.index_crc32c, len)
+
     def shard_index(self, shard: Shard) -> RecordIndex:
         """Reads the index of a shard.
 

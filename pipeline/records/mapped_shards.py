@@ -17,18 +17,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.records.files import reason
 from pipeline.records.info import DatasetInfo, why_replaced
 from pipeline.records.open_file import FileState, OpenFile
 from pipeline.records.read_failure import explain_file
 from pipeline.records.stored_shards import CHANGED
+from schemas.index import RecordIndex
 from schemas.manifest import Shard
 from schemas.tfrecord import unframe
 
 _PARALLEL_READS = 16
+_PARSE = "raise the limit, or have the records read and parsed by Reading(portable=True)"
 _MAP_FIXED, _MAP_NORESERVE = 0x10, 0x4000  # of Linux; the module `mmap` does not name them
 _PROT_NONE = 0
-# Paths of the shards that this process has verified, with their states then and their checksums.
-_VERIFIED: dict[str, tuple[FileState, int]] = {}
+# Paths of the shards that this process has verified, with what was: state, checksum, left out.
+_VERIFIED: dict[str, tuple[FileState, int, tuple[int, ...]]] = {}
 _LIBRARY = ctypes.CDLL(None, use_errno=True)
 _LIBRARY.mmap.restype = ctypes.c_void_p
 _LIBRARY.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *3 * [ctypes.c_int], ctypes.c_long)
@@ -61,20 +64,26 @@ def map_shards(
     shards = [info.shard(Path(path).name) for path in paths]
     pages = [-(-shard.size_bytes // mmap.PAGESIZE) for shard in shards]
     *starts, size = itertools.accumulate((each * mmap.PAGESIZE for each in pages), initial=0)
-    region = _reserve(size)
+    try:
+        region = _reserve(size)
+    except OSError as error:
+        raise ValueError(
+            f"{size >> 20:,} MiB of shards can't be mapped into memory: {reason(error)}; {_PARSE}"
+        ) from error
 
     def map_shard(path: str, shard: Shard, start: int) -> None:
-        index = info.shard_index(shard)
-        kept = np.delete(np.arange(len(index)), info.excluded.positions(shard.name))
+        info.check_index(shard)
         try:
             file = OpenFile(Path(path))
-            if len(kept) == len(index):
-                _check(file, path, shard, verify=verify)
-            else:
-                _check_records(file, index.offset[kept], index.length[kept], verify=verify)
-            _map(ctypes.addressof(region) + start, shard.size_bytes, file)
+            _check(info, file, path, shard, verify=verify)
         except (OSError, ValueError) as error:
             raise ValueError(explain_file(info, path, error)) from error
+        try:
+            _map(ctypes.addressof(region) + start, shard.size_bytes, file)
+        except OSError as error:
+            raise ValueError(
+                f"{path} can't be mapped into memory: {reason(error)}; {_PARSE}"
+            ) from error
 
     with ThreadPoolExecutor(_PARALLEL_READS) as pool:
         list(pool.map(map_shard, paths, shards, starts))
@@ -85,35 +94,34 @@ def map_shards(
     return np.frombuffer(region, np.uint8), np.array(starts, np.int64)
 
 
-def _check(file: OpenFile, path: str, shard: Shard, *, verify: bool) -> None:
-    """Checks a shard of which all records are read.
+def _check(info: DatasetInfo, file: OpenFile, path: str, shard: Shard, *, verify: bool) -> None:
+    """Checks a shard, or of a damaged one the records that are not left out.
 
     Raises:
       OSError: it can't be read.
-      ValueError: it is not the one of the build.
+      ValueError: it is not the one of the build, or a record is damaged.
     """
-    state = file.state()
-    if state.size_bytes != shard.size_bytes:
+    state, left_out = file.state(), info.excluded.positions(shard.name)
+    checked = (state, shard.crc32c, left_out)
+    is_verified = not verify or _VERIFIED.get(path) == checked
+    if left_out:
+        _check_records(file, info.shard_index(shard), left_out, is_verified=is_verified)
+    elif state.size_bytes != shard.size_bytes:
         raise ValueError(f"it has {state.size_bytes} bytes, the manifest says {shard.size_bytes}")
-    verified = (state, shard.crc32c)
-    if verify and _VERIFIED.get(path) != verified:
-        if file.checksum() != (shard.size_bytes, shard.crc32c):
-            raise ValueError(CHANGED)
-        _VERIFIED[path] = verified
+    elif not is_verified and file.checksum() != (shard.size_bytes, shard.crc32c):
+        raise ValueError(CHANGED)
+    if verify:
+        _VERIFIED[path] = checked
 
 
 def _check_records(
-    file: OpenFile, offset: npt.NDArray[np.int64], length: npt.NDArray[np.int32], *, verify: bool
+    file: OpenFile, index: RecordIndex, left_out: Sequence[int], *, is_verified: bool
 ) -> None:
-    """Checks the records at some bytes of a shard of which others are damaged, and left out.
-
-    Raises:
-      OSError: the shard can't be read.
-      ValueError: a record is damaged.
-    """
+    kept = np.delete(np.arange(len(index)), left_out)
+    offset, length = index.offset[kept], index.length[kept]
     if file.state().size_bytes < max(offset + length):
         raise ValueError("the file ends inside a record")
-    if verify:
+    if not is_verified:
         for start, size in zip(offset.tolist(), length.tolist(), strict=True):
             unframe(file.read(size, start), start)
 
@@ -130,7 +138,8 @@ def _reserve(size_bytes: int) -> Any:
 
 def _map(address: int, size_bytes: int, file: OpenFile) -> None:
     """Maps a file to reserved addresses."""
-    _call_mmap(address, size_bytes, mmap.PROT_READ, mmap.MAP_SHARED | _MAP_FIXED, file.fileno())
+    # Not MAP_SHARED, which some file systems of user space lack.
+    _call_mmap(address, size_bytes, mmap.PROT_READ, mmap.MAP_PRIVATE | _MAP_FIXED, file.fileno())
 
 
 def _call_mmap(

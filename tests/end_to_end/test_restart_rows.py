@@ -5,15 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, JpegImagePlugin
 
 pytest.importorskip("apache_beam")
 
 from beam_jobs.compact import main as compact_main
+from beam_jobs.images.restart_rows import encode_again
 from beam_jobs.verify import verify
-from schemas.restart_rows import check_row_table, has_restart_rows
+from schemas.restart_rows import check_row_table, has_row_table
 from tests.support.dataset_files import manifest_of, records_of
 from tests.support.grown import table_of
+from tests.support.printed import print_receipt
 from tests.support.receipts import contents
 
 ROWS = ("--restart-rows", "--shards=2")
@@ -54,10 +56,33 @@ def test_kept_files_are_encoded_again(plain: Path, with_rows: Path):
     assert kept.keys() == again.keys()
     for id_, file in again.items():
         check_row_table(file)
-        assert not has_restart_rows(kept[id_])
+        assert not has_row_table(kept[id_])
         assert np.abs(pixels(file) - pixels(kept[id_])).mean() < 1
     assert manifest_of(with_rows).build_options["image"]["restart_rows"] is True
     assert list(verify(str(with_rows), workers=1)) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"subsampling": 0}, {"subsampling": 1}, {"keep_rgb": True}, {"progressive": True}],
+    ids=["4:2:0", "4:4:4", "4:2:2", "RGB", "progressive"],
+)
+def test_a_file_that_is_encoded_again_looks_alike(options: dict):
+    image = print_receipt(["99 SPEED MART", "Kuala Lumpur", "Total 12.50"], seed=1)
+    file = io.BytesIO()
+    image.convert("RGB").save(file, "JPEG", quality=90, **options)
+    again = encode_again(file.getvalue())
+    check_row_table(again)
+    assert np.abs(pixels(again) - pixels(file.getvalue())).mean() < 1
+
+
+def test_a_sampling_that_pillow_lacks_becomes_none(monkeypatch: pytest.MonkeyPatch):
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8))
+    file = io.BytesIO()
+    image.save(file, "JPEG", quality=95, subsampling=0)
+    monkeypatch.setattr(JpegImagePlugin, "get_sampling", lambda image: -1)
+    again = encode_again(file.getvalue())
+    assert np.abs(pixels(again) - pixels(file.getvalue())).mean() < 2
 
 
 def test_scaled_images_have_the_same_pixels(table: Path, build, tmp_path: Path):
@@ -77,7 +102,7 @@ def test_what_is_appended_has_them_too(
     assert build(table_of(tmp_path, "second", rows[20:30]), out, "--append") == 0
     files = files_of(out)
     assert len(files) == 30
-    assert all(map(has_restart_rows, files.values()))
+    assert all(map(has_row_table, files.values()))
     assert build(table, tmp_path / "plain", "--shards=2") == 0
     with pytest.raises(SystemExit, match="2"):
         build(table, tmp_path / "plain", "--append", "--restart-rows")

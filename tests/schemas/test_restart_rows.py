@@ -11,7 +11,7 @@ from schemas.restart_rows import (
     NUMBERS_BEFORE_ROWS,
     NUMBERS_START,
     check_row_table,
-    has_restart_rows,
+    has_row_table,
     with_row_table,
 )
 from tests.support.pictures import encode, picture
@@ -36,8 +36,8 @@ def plain(**options: object) -> bytes:
 )
 def test_rows_begin_behind_their_markers(file: bytes, row_height: int):
     data = with_row_table(file)
-    assert has_restart_rows(data)
-    assert not has_restart_rows(file)
+    assert has_row_table(data)
+    assert not has_row_table(file)
     check_jpeg(data)
     check_row_table(data)
     with Image.open(io.BytesIO(data)) as image, Image.open(io.BytesIO(file)) as expected:

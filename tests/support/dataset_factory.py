@@ -145,7 +145,7 @@ def write_dataset(
         splits={"train": train, "validation": validation},
         counts=Counts(inputs=len(layouts), written=len(layouts), duplicates=0, quarantined={}),
         build_options={
-            "image": _image_options(raw=raw, channels=channels),
+            "image": _image_options(raw=raw, channels=channels, size=sizes[0]),
             **(pixels_form("raw") if raw and aligned else {}),
         },
         source_fingerprint="",
@@ -218,10 +218,10 @@ def _lookup(records: int) -> RecordLookup:
     )
 
 
-def _image_options(*, raw: bool, channels: int) -> dict[str, object]:
+def _image_options(*, raw: bool, channels: int, size: tuple[int, int]) -> dict[str, object]:
     return {
         "encoding": "raw" if raw else "jpeg",
-        "raw_size": [HEIGHT, WIDTH],
+        "raw_size": [*size],
         "channels": channels,
         "fit": "pad",
         "max_side": 1024,

@@ -117,6 +117,21 @@ def test_a_pipeline_makes_its_share_of_gray_pixels(tmp_path: Path):
     assert_equal(mapped, parsed, batches=6)
 
 
+@pytest.mark.parametrize("size", [(64, 48), (50, 30)], ids=["aligned", "of another size"])
+def test_a_batch_is_a_copy(tmp_path: Path, size: tuple[int, int]):
+    """Also one of a single record, of which a stack needs no copy."""
+    directory = write_dataset(tmp_path / "receipts", raw=True, sizes=[size])
+    config = InputConfig(height=size[0], width=size[1], dtype="uint8")
+    [(images, _)] = make_dataset(directory, global_batch_size=1, config=config).take(1)
+    kept = images.numpy().copy()
+    for shard in range(4):
+        path = directory / shard_name("train", shard)
+        with path.open("r+b") as file:
+            file.write(bytes(path.stat().st_size))
+    np.testing.assert_array_equal(images, kept)
+    assert kept.any()
+
+
 def test_an_evaluation_is_that_of_the_general_reader(pixels: Path):
     mapped, parsed = both(
         make_evaluation_dataset,
@@ -348,6 +363,7 @@ def test_a_dataset_is_made_in_a_function(pixels: Path, planned: list[Any]):
 
     @tf.function
     def first_images() -> tf.Tensor:
+        assert InputPipeline.load(load_info(pixels), "train", 6, STORED).pixels is None
         dataset = make_dataset(pixels, global_batch_size=6, config=STORED)
         return next(iter(dataset.take(1)))[0]
 
