@@ -14,7 +14,7 @@ from PIL import Image, TiffImagePlugin, UnidentifiedImageError
 from beam_jobs.images.boxes import EXIF_TRANSPOSED, relative_boxes
 from beam_jobs.images.color import in_color
 from beam_jobs.images.decode_limits import check_limits, memory_bytes
-from beam_jobs.images.jpeg_decoder import SCALES, decode_jpeg, decodes
+from beam_jobs.images.jpeg_decoder import SCALES, check_hidden_damage, decode_jpeg, decodes
 from beam_jobs.images.kept_jpeg import kept_bytes
 from beam_jobs.images.orientation import ignore_xmp, orientation_of
 from beam_jobs.images.restart_rows import encode, encode_again
@@ -288,6 +288,8 @@ def _decode(
         luma = options.channels == 1 and file_mode == "RGB" and not options.full_decode
         image = decode_jpeg(data, "L" if luma else file_mode, scale=plan.scale)
     else:
+        if image.format in _JPEG_FORMATS:
+            check_hidden_damage(data)
         _load(image, data)
     converted = in_color(image, options.channels, profile, gray_levels(image))
     unchanged = plan.may_keep and converted is image and image.mode == file_mode

@@ -21,14 +21,20 @@ END_MARKER = b"\xff\xd9"
 _LAYOUTS = {"L": ("GRAY", "L"), "RGB": ("RGBX", "RGBX"), "CMYK": ("CMYK", "CMYK;I")}
 # Warnings that harm no pixel. All others are of damage, or are errors.
 _HARMLESS = re.compile(
-    "Corrupt JPEG data: bad ICC marker|Warning: unknown JFIF revision|Unknown Adobe color transform"
+    "Corrupt JPEG data: bad ICC marker|Unknown Adobe color transform"
     "|Invalid SOS parameters for sequential JPEG"
 )
+_JFIF, _VERSION = b"\xff\xe0\x00\x10JFIF\x00", 11  # the segment, and the byte of its version
+_ICC, _ADOBE = 0xE2, 0xEE
+_TRANSFORM = 11  # byte of the header of an Adobe segment
+_WHOLE_SCAN = b"\x00\x3f\x00"  # all coefficients, with all bits
+_DAMAGE = re.compile("Corrupt JPEG data: |Premature end|Inconsistent progression")
 _NO_END = "Premature end of JPEG file"
 # What is left over when all pixels are decoded harms nothing: a real receipt has 33 bytes. In front
 # of a restart marker (D0 to D7), or where there are more, pixels were lost or shifted.
 _EXTRANEOUS = re.compile(r"(\d+) extraneous bytes before marker 0x(?!d[0-7])")
 _MAX_EXTRANEOUS_BYTES = 64
+_SEQUENTIAL = (0xC0, 0xC1)
 _COEFFICIENTS = 64  # of a block of 8×8 pixels
 
 
@@ -41,7 +47,7 @@ def decodes(data: bytes, mode: str) -> bool:
     if mode not in _LAYOUTS or not has_scalable_frame(data):
         return False
     try:
-        simplejpeg.decode_jpeg_header(data)
+        simplejpeg.decode_jpeg_header(_of_known_version(data))
     except ValueError:
         return False
     return True
@@ -59,6 +65,7 @@ def decode_jpeg(data: bytes, mode: str, *, scale: int = 1) -> Image.Image:
       RejectionError: the file ends early, or its data are damaged.
     """
     color_space, raw_mode = _LAYOUTS[mode]
+    data = _of_known_version(data)
     try:
         try:
             pixels = _decoded(data, color_space, scale)
@@ -86,13 +93,50 @@ def _decoded(data: bytes, color_space: str, scale: int) -> npt.NDArray[np.uint8]
     # The scale is the smallest that leaves these sides.
     sides = {"min_height": -(-height // scale), "min_width": -(-width // scale)}
     options = {"colorspace": color_space, "min_factor": scale, **sides}
-    try:
-        return simplejpeg.decode_jpeg(data, **options)
-    except ValueError as warning:
-        if not _is_harmless(str(warning)):
-            raise
-    # After an error, this would return memory that nothing was written to.
+    for file in (data, _without_oddities(data)):
+        try:
+            pixels = simplejpeg.decode_jpeg(file, **options)
+        except ValueError as warning:
+            if not _is_harmless(str(warning)):
+                raise
+        else:
+            if file is data:
+                return pixels
+    # Only the first warning is told, so damage was looked for without what had caused it. After an
+    # error, this would return memory that nothing was written to.
     return simplejpeg.decode_jpeg(data, strict=False, **options)
+
+
+def _of_known_version(data: bytes) -> bytes:
+    """Returns a file whose version of JFIF is one that libjpeg-turbo does not warn of."""
+    if data[2:_VERSION] != _JFIF:
+        return data
+    return data[:_VERSION] + b"\x01" + data[_VERSION + 1 :]
+
+
+def _without_oddities(data: bytes) -> bytes:
+    """Returns a file without what `_HARMLESS` warnings are about; its colors may be others.
+
+    A file with bytes between its segments, which decoders skip, stays as it is.
+    """
+    parts, is_sequential = [data[:2]], False
+    try:
+        found = list(segments(data))
+    except ValueError:
+        return data
+    for segment in found:
+        part = bytearray(data[segment.offset : segment.end])
+        start = part.find(segment.header)  # behind the marker and its length
+        is_sequential |= segment.marker in _SEQUENTIAL
+        if segment.marker == _ICC:
+            continue
+        if segment.marker == _ADOBE and len(segment.header) > _TRANSFORM:
+            part[start + _TRANSFORM] = 1
+        if segment.marker == SOS and is_sequential:
+            end = start + len(segment.header)
+            part[end - len(_WHOLE_SCAN) : end] = _WHOLE_SCAN
+        parts.append(bytes(part))
+    return b"".join(parts)
 
 
 def _lacks_scans(data: bytes) -> bool:
@@ -120,6 +164,24 @@ def _lacks_scans(data: bytes) -> bool:
         return False  # odd bytes between segments, which the decoder has skipped
     brightness, *colors = missing_bits.values()
     return any(brightness) or None in brightness or any(any(color) for color in colors)
+
+
+def check_hidden_damage(data: bytes) -> None:
+    """Checks a file for which `decodes` is false, as Pillow says nothing of damaged data.
+
+    Damage is not found in files that simplejpeg can't decode whatever their headers say.
+
+    Raises:
+      RejectionError: the data are damaged.
+    """
+    if not has_scalable_frame(data):
+        return
+    try:
+        simplejpeg.decode_jpeg(_without_oddities(data) + END_MARKER, colorspace="GRAY")
+    except ValueError as error:
+        warning = str(error)
+        if _DAMAGE.match(warning) and not _is_harmless(warning):
+            raise RejectionError(Reason.CORRUPT, f"decoding failed: {warning}") from error
 
 
 def check_jpeg_pixels(data: bytes) -> None:

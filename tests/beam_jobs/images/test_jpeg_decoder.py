@@ -1,6 +1,7 @@
 """JPEG files are decoded as Pillow decodes them, but for damage, of which Pillow says nothing."""
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,34 @@ def with_jfif_version(data: bytes, major: int) -> bytes:
 
 def with_bytes_before_its_end(data: bytes, count: int) -> bytes:
     return data[:-2] + bytes(count) + data[-2:]
+
+
+def with_odd_scan(data: bytes) -> bytes:
+    """Says that the scan has one coefficient, as libjpeg warns of, and ignores."""
+    place = data.rindex(b"\xff\xda") + 11
+    assert data[place : place + 3] == b"\x00\x3f\x00"
+    return data[:place] + b"\x00\x00\x00" + data[place + 3 :]
+
+
+def with_bad_icc(data: bytes) -> bytes:
+    """Says that the first of no profiles follows."""
+    return data[:20] + b"\xff\xe2\x00\x10ICC_PROFILE\0\x00\x00" + data[20:]
+
+
+@pytest.mark.parametrize("harm", [with_zeros, lambda data, _: ends_in_the_middle(data)])
+@pytest.mark.parametrize(
+    "oddity", [lambda data: with_jfif_version(data, 9), with_odd_scan, with_bad_icc]
+)
+def test_an_oddity_hides_no_damage(
+    oddity: Callable[[bytes], bytes], harm: Callable[[bytes, int], bytes]
+) -> None:
+    """Libjpeg tells the first thing that is odd, and no other."""
+    data = oddity(KINDS["baseline"])
+    stored = store_image(data, [], ImageOptions())
+    assert stored.pixels is not None
+    assert stored.pixels.tobytes() == decode_jpeg(KINDS["baseline"], "RGB").tobytes()
+    with pytest.raises(RejectionError):
+        store_image(harm(data, 60), [], ImageOptions())
 
 
 @pytest.mark.parametrize(
