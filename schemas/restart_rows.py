@@ -17,6 +17,7 @@ Format: ITU-T T.81, B.1.1.3 and B.2.
 """
 
 import struct
+from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
@@ -38,10 +39,9 @@ _BLOCK = 8  # pixels
 
 def all_restart_rows(manifest: Manifest) -> bool:
     """Returns whether all records of a dataset have JPEG files with the table of their rows."""
-    return all(
-        generation.build_options.get("image", {}).get("restart_rows", False)
-        for generation in manifest.generations
-    )
+    images = [generation.build_options.get("image") for generation in manifest.generations]
+    # Build options may be anything in a manifest that somebody has changed.
+    return all(isinstance(image, Mapping) and image.get("restart_rows") is True for image in images)
 
 
 def with_row_table(data: bytes) -> bytes:
