@@ -34,6 +34,18 @@ from schemas.typed_json import parse_as
 
 FORMAT = "tillroll-dataset"
 FORMAT_VERSION = 2
+# Names in `build_options["image"]` of the options that shape stored images; the others are limits.
+# Datasets of older versions lack the last two.
+IMAGE_FORM = (
+    "encoding",
+    "max_side",
+    "quality",
+    "raw_size",
+    "fit",
+    "channels",
+    "full_decode",
+    "restart_rows",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ frame. Frames are multiples of 64 bytes long, as TensorFlow shares the memory of
 slice begins and ends at such multiples.
 
 TFRecord knows no padding. An Example can hold some: a field that the readers of a protocol buffer
-don't know, and skip. It comes before the features and behind them.
+don't know, and skip. The field comes in front of the features and behind them.
 
     0        12        | 128      |           |
     header   padding … | … pixels | … padding | CRC
@@ -35,13 +35,15 @@ def align_pixels(serialized: bytes) -> bytes:
     start = _pixels_start(serialized)
     if start == PIXELS_START and (len(serialized) + OVERHEAD_BYTES) % ALIGNMENT == 0:
         return serialized
-    before = PIXELS_START - start
-    if before < _HEADER_BYTES:
+    front = PIXELS_START - start
+    if front < _HEADER_BYTES:
         raise ValueError(f"pixels start at byte {start} of a frame, at most 126 expected")
-    behind = -(before + len(serialized) + OVERHEAD_BYTES) % ALIGNMENT
-    if 0 < behind < _HEADER_BYTES:
-        behind += ALIGNMENT
-    return _padding(before) + serialized + _padding(behind)
+    # Of a frame of 1,000 bytes whose pixels start at byte 78, 50 bytes come in front, and behind it
+    # 38, which makes 1,088 = 17 · 64. A single byte can't be padded, so 65 take its place.
+    end = -(front + len(serialized) + OVERHEAD_BYTES) % ALIGNMENT
+    if 0 < end < _HEADER_BYTES:
+        end += ALIGNMENT
+    return _padding(front) + serialized + _padding(end)
 
 
 def check_pixels_start(serialized: bytes) -> None:

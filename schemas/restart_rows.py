@@ -1,17 +1,17 @@
-"""JPEG files of which any rows can be decoded without the rows above.
+"""JPEG files with restart rows: a reader can decode some rows without the rows above them.
 
-Entropy decoding begins anew at each restart marker. With such a marker after each row of blocks
-(MCUs), some rows are a file of their own: the header with another height, the bytes of the rows,
-and the end marker. A table tells where the rows begin. It is a segment for applications (APP10) of
-the file itself, which other decoders skip, and lies where every file that Pillow writes has it:
+Entropy decoding begins anew at each restart marker. A file with such a marker after each row of
+blocks (MCUs) can be cut: the header with another height, the bytes of some rows and the end marker
+are a file, too. A table tells where the rows begin. The table is a segment for applications (APP10)
+of the file, which other decoders skip. It lies behind the first segment that Pillow writes:
 
     FFD8 | FFE0, 18 bytes | FFEA, length, "tillrows", numbers | … | FFDA … | rows | FFD9
     0    | 2              | 20                                |
 
 The numbers are of 32 bits, little-endian: the byte at which the frame says its height; pixels of a
-row of blocks; rows of blocks; and the byte at which the data of each row begin, with that behind
-the end of the file as the last. Markers are numbered 0 to 7, over and over, and decoders expect 0
-first, so what is cut out must begin at a multiple of 8 rows.
+row of blocks; the number of rows; the byte at which the data of each row begin; and the size of the
+file. Markers are numbered 0 to 7, over and over, and decoders expect 0 first, so a reader must cut
+at a multiple of 8 rows.
 
 Format: ITU-T T.81, B.1.1.3 and B.2.
 """
@@ -38,20 +38,20 @@ _BLOCK = 8  # pixels
 
 
 def all_restart_rows(manifest: Manifest) -> bool:
-    """Returns whether all records of a dataset have JPEG files with the table of their rows."""
+    """Tells whether the JPEG files of all records of a dataset have restart rows."""
     images = [generation.build_options.get("image") for generation in manifest.generations]
     # Build options may be anything in a manifest that somebody has changed.
     return all(isinstance(image, Mapping) and image.get("restart_rows") is True for image in images)
 
 
 def with_row_table(data: bytes) -> bytes:
-    """Adds the table of its rows to a JPEG file.
+    """Adds the table of rows to a JPEG file.
 
     Args:
-      data: a file of Pillow's, with a restart marker after each row of blocks.
+      data: a file that Pillow has written, with a restart marker after each row of blocks.
 
     Raises:
-      ValueError: it is another file.
+      ValueError: the file begins otherwise, or lacks the markers.
     """
     if data[2:6] != _JFIF:
         raise ValueError(f"JPEG file that begins with {data[:6].hex().upper()}, not as JFIF does")
@@ -69,7 +69,7 @@ def with_row_table(data: bytes) -> bytes:
     stored = np.frombuffer(data, np.uint8)
     is_marker = (stored[begin:-1] == 0xFF) & (stored[begin + 1 :] & 0xF8 == 0xD0)
     starts = [begin, *(np.flatnonzero(is_marker) + begin + 2).tolist(), len(data)]
-    if len(starts) != rows + 1 or any(before >= start for before, start in pairwise(starts)):
+    if len(starts) != rows + 1 or any(start >= end for start, end in pairwise(starts)):
         raise ValueError(f"JPEG file of {rows} rows of blocks has {len(starts) - 2} markers")
     count = NUMBERS_BEFORE_ROWS + len(starts)
     size = 2 + len(_NAME) + 4 * count
@@ -80,7 +80,7 @@ def with_row_table(data: bytes) -> bytes:
 
 
 def has_row_table(data: bytes) -> bool:
-    """Returns whether a JPEG file has the table of its rows, and the table is right."""
+    """Tells whether a JPEG file has a table of rows that is right."""
     try:
         check_row_table(data)
     except ValueError:
@@ -89,10 +89,10 @@ def has_row_table(data: bytes) -> bool:
 
 
 def check_row_table(data: bytes) -> None:
-    """Checks that a JPEG file has the table of its rows, and that the table is right.
+    """Checks that a JPEG file has a table of rows, and that the table is right.
 
     Raises:
-      ValueError: it has none, or another one.
+      ValueError: the file has no table, or a wrong one.
     """
     if data[TABLE_START + 4 : NUMBERS_START] != _NAME:
         raise ValueError("JPEG file without the table of its rows")

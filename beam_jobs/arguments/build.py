@@ -28,7 +28,7 @@ from beam_jobs.sources.source import INPUT_FORMATS, Source
 from beam_jobs.storage.paths import absolute
 from beam_jobs.writing.output import read_base, read_centroids
 from schemas.command_line import CommandParser, Flag, Options
-from schemas.manifest import Manifest
+from schemas.manifest import IMAGE_FORM, Manifest
 from schemas.receipt import LABEL_TYPES, Label
 
 _EXAMPLES = """\
@@ -39,16 +39,8 @@ examples:
       --label total:float --runner DataflowRunner --project p --region r \\
       --temp_location gs://b/tmp --setup_file ./setup.py
 """
-# What shapes the stored images; the others are limits, and the frame of the inputs' boxes.
-_SHAPING_IMAGES = (
-    "encoding",
-    "max_side",
-    "quality",
-    "raw_size",
-    "fit",
-    "channels",
-    "restart_rows",
-)
+# The options of images that have flags of their own: `--compare-images` sets `full_decode`.
+_IMAGE_FORM_FLAGS = [name for name in IMAGE_FORM if name != "full_decode"]
 
 
 _BUILD = Options(
@@ -143,7 +135,7 @@ def build_parser() -> CommandParser:
     _BUILD.add_to(group, "overwrite")
     group.add_argument("--dry-run", action="store_true", help="show the plan, read no image")
     group = result.add_argument_group("images")
-    IMAGES.add_to(group, *_SHAPING_IMAGES)
+    IMAGES.add_to(group, *_IMAGE_FORM_FLAGS)
     group = result.add_argument_group("splits and shards")
     _BUILD.add_to(group, "splits", *SHARDING, "seed")
     group = result.add_argument_group("limits")
@@ -222,7 +214,7 @@ def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOpt
         ("--compare-images", args.compare_images, compare_images),
         *(
             (IMAGES.flag(name), getattr(asked, name), getattr(image, name))
-            for name in _SHAPING_IMAGES
+            for name in _IMAGE_FORM_FLAGS
         ),
     ]
     for flag, now, then in pairs:
@@ -236,11 +228,7 @@ def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOpt
         args,
         source=dataclasses.replace(source, labels=manifest.labels),
         output=output,
-        image=dataclasses.replace(
-            asked,
-            full_decode=image.full_decode,
-            **{name: getattr(image, name) for name in _SHAPING_IMAGES},
-        ),
+        image=dataclasses.replace(asked, **{name: getattr(image, name) for name in IMAGE_FORM}),
         splits=recorded["splits"],
         seed=recorded["seed"],
         layout_from=layout_from,

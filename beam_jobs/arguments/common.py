@@ -53,8 +53,8 @@ IMAGES = Options(
         help="1 for grayscale, 3 for RGB; auto keeps what comes, raw images become RGB",
     ),
     restart_rows=Flag(
-        help="encode JPEG files so that any rows of them can be decoded without the others, also "
-        "those that would be kept as they are",
+        help="mark the rows of each JPEG file, so that a reader can decode some rows without the "
+        "others; every file is encoded again",
     ),
     max_pixels=Flag(metavar="PIXELS"),
     min_side=Flag(metavar="PIXELS"),

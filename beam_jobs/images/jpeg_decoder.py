@@ -7,6 +7,7 @@ simplejpeg raises them, and both decode to the same pixels in the same time.
 
 import io
 import re
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ _HARMLESS = re.compile(
     "|Invalid SOS parameters for sequential JPEG"
 )
 _JFIF, _VERSION = b"\xff\xe0\x00\x10JFIF\x00", 11  # the segment, and the byte of its version
+_KNOWN_VERSIONS = (b"\x01", b"\x02")
 _ICC, _ADOBE = 0xE2, 0xEE
 _TRANSFORM = 11  # byte of the header of an Adobe segment
 _WHOLE_SCAN = b"\x00\x3f\x00"  # all coefficients, with all bits
@@ -93,38 +95,44 @@ def _decoded(data: bytes, color_space: str, scale: int) -> npt.NDArray[np.uint8]
     # The scale is the smallest that leaves these sides.
     sides = {"min_height": -(-height // scale), "min_width": -(-width // scale)}
     options = {"colorspace": color_space, "min_factor": scale, **sides}
-    for file in (data, _without_oddities(data)):
-        try:
-            pixels = simplejpeg.decode_jpeg(file, **options)
-        except ValueError as warning:
-            if not _is_harmless(str(warning)):
-                raise
-        else:
-            if file is data:
-                return pixels
-    # Only the first warning is told, so damage was looked for without what had caused it. After an
-    # error, this would return memory that nothing was written to.
+    try:
+        return simplejpeg.decode_jpeg(data, **options)
+    except ValueError as warning:
+        if not _is_harmless(str(warning)):
+            raise
+    # libjpeg-turbo tells its first warning only, which may hide that of damage.
+    _check_beside_oddities(data, **options)
+    # After an error, this would return memory that nothing was written to.
     return simplejpeg.decode_jpeg(data, strict=False, **options)
 
 
+def _check_beside_oddities(data: bytes, **options: Any) -> None:
+    """Raises ValueError if something else is wrong than `_HARMLESS` warnings say."""
+    try:
+        simplejpeg.decode_jpeg(_without_oddities(data), **options)
+    except ValueError as warning:
+        if not _is_harmless(str(warning)):
+            raise
+
+
 def _of_known_version(data: bytes) -> bytes:
-    """Returns a file whose version of JFIF is one that libjpeg-turbo does not warn of."""
-    if data[2:_VERSION] != _JFIF:
+    """Changes a version of JFIF that libjpeg-turbo does not know, and warns of, to 1."""
+    if data[2:_VERSION] != _JFIF or data[_VERSION : _VERSION + 1] in _KNOWN_VERSIONS:
         return data
     return data[:_VERSION] + b"\x01" + data[_VERSION + 1 :]
 
 
 def _without_oddities(data: bytes) -> bytes:
-    """Returns a file without what `_HARMLESS` warnings are about; its colors may be others.
+    """Removes what `_HARMLESS` warnings are about, to look for damage; colors may change.
 
     A file with bytes between its segments, which decoders skip, stays as it is.
     """
     parts, is_sequential = [data[:2]], False
     try:
-        found = list(segments(data))
+        all_segments = list(segments(data))
     except ValueError:
         return data
-    for segment in found:
+    for segment in all_segments:
         part = bytearray(data[segment.offset : segment.end])
         start = part.find(segment.header)  # behind the marker and its length
         is_sequential |= segment.marker in _SEQUENTIAL
@@ -167,9 +175,9 @@ def _lacks_scans(data: bytes) -> bool:
 
 
 def check_hidden_damage(data: bytes) -> None:
-    """Checks a file for which `decodes` is false, as Pillow says nothing of damaged data.
+    """Checks a file for which `decodes` is false, as Pillow hides the warnings of damaged data.
 
-    Damage is not found in files that simplejpeg can't decode whatever their headers say.
+    Damage is not found in files of frames and samplings that simplejpeg can't decode.
 
     Raises:
       RejectionError: the data are damaged.

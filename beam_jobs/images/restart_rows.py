@@ -1,4 +1,4 @@
-"""Encodes images to JPEG files of which any rows can be decoded alone."""
+"""Encodes JPEG files with restart rows, of which a reader can decode some without the others."""
 
 import io
 from typing import Any
@@ -7,7 +7,7 @@ from PIL import Image, JpegImagePlugin
 
 from schemas.restart_rows import with_row_table
 
-_OTHER_SAMPLING = -1  # of a gray file, and of one whose sampling Pillow can't write
+_UNKNOWN_SAMPLING = -1  # Pillow's word for a gray file, and for a sampling that it can't write
 
 
 def encode(image: Image.Image, quality: int) -> bytes:
@@ -16,19 +16,19 @@ def encode(image: Image.Image, quality: int) -> bytes:
 
 
 def encode_again(file: bytes) -> bytes:
-    """Encodes a JPEG file again, with restart rows and with its own tables.
+    """Encodes a JPEG file again, with restart rows.
 
-    The subsampling of its colors is that of the file, or none where Pillow lacks it. So its pixels
-    change by the rounding of what is decoded, where colors are subsampled by some levels of 255.
+    The new file has the quantization tables of the old one, and its chroma subsampling where Pillow
+    can write that, else 4:4:4. Pixels change a little, as decoding has rounded them.
     """
-    with Image.open(io.BytesIO(file)) as image:
-        if JpegImagePlugin.get_sampling(image) != _OTHER_SAMPLING:
-            return _encode(image, quality="keep")
-        return _encode(image, qtables=image.quantization, subsampling="4:4:4")  # type: ignore[attr-defined]
+    image = JpegImagePlugin.JpegImageFile(io.BytesIO(file))
+    if JpegImagePlugin.get_sampling(image) != _UNKNOWN_SAMPLING:
+        return _encode(image, quality="keep")
+    return _encode(image, qtables=image.quantization, subsampling="4:4:4")
 
 
 def _encode(image: Image.Image, **options: Any) -> bytes:
     buffer = io.BytesIO()
-    # What a file says of itself, such as its color profile, would move the table.
+    # A color profile or EXIF data would move the table of rows.
     image.save(buffer, "JPEG", restart_marker_rows=1, icc_profile=None, exif=b"", **options)
     return with_row_table(buffer.getvalue())

@@ -13,22 +13,13 @@ from beam_jobs.errors import BuildError
 from beam_jobs.images.image import ImageOptions
 from beam_jobs.models.signature import read_signature
 from beam_jobs.storage import files
+from schemas.manifest import IMAGE_FORM
 from schemas.predictions import ModelOutput
 
 _GRAPH = "saved_model.pb"
 _PIECE_BYTES = 1 << 26
 _DESCRIPTION = "assets.extra/tillroll.json"  # of `pipeline.serving.saved_model.export`
 # What shapes the images of a dataset; the other options of images are limits.
-SHAPING = (
-    "encoding",
-    "max_side",
-    "quality",
-    "raw_size",
-    "fit",
-    "channels",
-    "full_decode",
-    "restart_rows",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +102,7 @@ def image_options(path: str) -> dict[str, Any]:
         return {}
     try:
         stored = json.loads(files.read(description)).get("stored_images", {})
-        given = {name: stored[name] for name in SHAPING if name in stored}
+        given = {name: stored[name] for name in IMAGE_FORM if name in stored}
         if "raw_size" in given:
             given["raw_size"] = tuple(given["raw_size"])
         ImageOptions(**given)

@@ -18,7 +18,13 @@ from beam_jobs.near_duplicates.fingerprinter import Fingerprinter
 from beam_jobs.prepare.lookups import make_lookup, record_hashes
 from beam_jobs.prepare.preparer import staged_features
 from beam_jobs.storage import files
-from schemas.example import decode_example, encode_example, extend_example, parse_example
+from schemas.example import (
+    decode_example,
+    encode_example,
+    extend_example,
+    find_bytes,
+    parse_example,
+)
 from schemas.file_names import (
     dali_index_name,
     index_name,
@@ -230,7 +236,7 @@ class _ShardBuilder:
         self._categories = categories(labels)
         self._staged_features = staged_features(labels, makes_layouts=makes_layouts)
         self._complete_features = receipt_features(labels)
-        self._rewrites = replaces_layouts or restart_rows
+        self._replaces_layouts = replaces_layouts
         self._restart_rows = restart_rows
         stays = complete and not replaces_layouts
         self._features = self._complete_features if stays else self._staged_features
@@ -245,7 +251,7 @@ class _ShardBuilder:
         layouts: vocabularies are known only now. A complete record gets them anew where its layout
         is replaced.
         """
-        if self._rewrites:
+        if self._replaces_layouts or self._lacks_rows(payload):
             payload = self._rewrite(payload)
         values = parse_example(self._features, payload)
         if self._gets_layout:
@@ -286,15 +292,21 @@ class _ShardBuilder:
         self.size_bytes += len(record)
         return record
 
-    def _rewrite(self, payload: bytes) -> bytes:
-        """Changes the file of a complete record, or makes the record as it was staged.
+    def _lacks_rows(self, payload: bytes) -> bool:
+        """Tells whether the JPEG file of a complete record is still to get restart rows."""
+        if not self._restart_rows:
+            return False
+        return not has_row_table(payload[find_bytes(memoryview(payload), "image/encoded")])
 
-        As it was staged, the record becomes the one that a build of the inputs writes.
+    def _rewrite(self, payload: bytes) -> bytes:
+        """Gives a complete record restart rows, and takes from it what `add` makes anew.
+
+        Without its layout and ids, it is the record that a build of the inputs has staged.
         """
         values: dict[str, Any] = decode_example(self._complete_features, payload)
-        file = values["image/encoded"]
-        if self._restart_rows and not has_row_table(file):
-            values["image/encoded"] = file = encode_again(file)
+        if self._lacks_rows(payload):
+            file = encode_again(values["image/encoded"])
+            values["image/encoded"] = file
             values["image/key/sha256"] = hashlib.sha256(file).hexdigest()
         return encode_example(
             self._features, {feature.name: values[feature.name] for feature in self._features}

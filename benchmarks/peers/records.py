@@ -1,6 +1,6 @@
 """tillroll's `Records`, `BatchSampler` and `decode_image` in PyTorch's DataLoader.
 
-The batches are those of `benchmarks.peers.tillroll`, without TensorFlow.
+`benchmarks.peers.tillroll` makes the same batches with TensorFlow.
 """
 
 import os

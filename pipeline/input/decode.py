@@ -51,7 +51,7 @@ def decode_batches(
       Pairs of images, uint8 [batch_size, height, width, channels], and a dict of the stored
       features of which `read_features` makes `names`.
     """
-    columns = _columns(names, info, config)
+    columns = stored_columns(names, info, config)
     shape = raw_shape(info)
     if shape and not config.crop:  # stored pixels of one size are parsed and fitted in batches
 
@@ -101,13 +101,13 @@ def decode_record(
     See `decode_batches`. Where windows are cut out, the seed, int64 [], draws this one. The target
     is the (height, width) of the image, int32 [2]; None for that of the options.
     """
-    columns = _columns(names, info, config)
+    columns = stored_columns(names, info, config)
     values = parse_features(serialized, {*columns, ENCODED, HEIGHT, WIDTH}, info, config)
     image = _image(values, seed, target, info=info, config=config)
     return image, {name: values[name] for name in columns}
 
 
-def _columns(names: Sequence[str], info: DatasetInfo, config: InputConfig) -> set[str]:
+def stored_columns(names: Sequence[str], info: DatasetInfo, config: InputConfig) -> set[str]:
     """Names the stored features of which these of `InputConfig.features` are made."""
     return {column for name in names for column in stored_feature(name, info, config)}
 

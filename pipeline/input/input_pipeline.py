@@ -23,10 +23,10 @@ from pipeline.input.batch_source import (
     training_source,
 )
 from pipeline.input.bucket_dataset import bucket_evaluation_source, bucket_training_source
-from pipeline.input.decode import decode_batches, decode_record
+from pipeline.input.decode import decode_batches, decode_record, stored_columns
 from pipeline.input.features import MADE_FEATURES, read_features, stored_feature
 from pipeline.input.index_dataset import InputShard, TensorArrays
-from pipeline.input.pixel_batches import MappedPixels, load_pixels, stored_columns
+from pipeline.input.pixel_batches import MappedPixels, load_pixels
 from pipeline.input.unbroken import unbroken
 from pipeline.option_checks import as_integer, check_step, check_type
 from pipeline.records.bucket_table import BucketOrder, BucketTable
@@ -368,8 +368,9 @@ def _importance(table: RecordTable, plan: PhasedPlan, categories: IntArray, by: 
 
 def _check_memory(batch_size: int, config: InputConfig) -> None:
     """Raises ValueError if the memory of this machine can't hold two batches of images."""
-    # Buckets have about the same area.
-    shape = (config.height, config.width, config.channels)
+    # A number of buckets chooses sizes of about the same area.
+    sizes = config.buckets if isinstance(config.buckets, tuple) else [(config.height, config.width)]
+    shape = (*max(sizes, key=math.prod), config.channels)
     image_bytes = math.prod(shape) * config.views * tf.as_dtype(config.dtype).size
     batch_bytes = batch_size * image_bytes
     if 2 * batch_bytes > (limit := memory_bytes()):

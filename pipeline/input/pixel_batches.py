@@ -1,6 +1,6 @@
 """Raw pixels of whole batches, cut by TensorFlow's operations out of local shards in memory."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -123,8 +123,3 @@ def load_pixels(
             order=None if table.order is None else shared(table.order),
             ids={id_feature(name): shared(ids[f"category/{name}"]) for name in names},
         )
-
-
-def stored_columns(names: Sequence[str], info: DatasetInfo, config: InputConfig) -> list[str]:
-    """Returns the stored features of which `read_features` makes `names`."""
-    return sorted({column for name in names for column in stored_feature(name, info, config)})

@@ -17,9 +17,9 @@ _BYTES = [bytes([number]) for number in range(256)]
 
 
 def cut_rows(encoded: tf.Tensor, window: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Makes a JPEG file of the rows of a window, in which the window has the same pixels.
+    """Makes a JPEG file of the rows of a window.
 
-    It has at any scale of decoding, 1/1 to 1/8.
+    The window has the same pixels in it, to the last bit, decoded at a scale of 1/1 to 1/8.
 
     Args:
       encoded: JPEG file with the table of its rows, string [].

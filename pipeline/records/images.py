@@ -26,7 +26,7 @@ def decode_image(
     """Decodes the image of a record, and fits it into a size as `InputConfig` does.
 
     A JPEG file is decoded at the smallest scale that suffices, which takes a fraction of the time.
-    Pixels differ by rounding from those of `make_dataset`, which scales by other filters.
+    Pixels differ by some levels of 255 from those of `make_dataset`, which has other filters.
 
     Args:
       image: `image/encoded` of `Records`: a JPEG file, or pixels, uint8 [height, width, channels].
@@ -56,15 +56,15 @@ def decode_image(
     # Rows below the target are not scaled: with 300 of 400 rows, three quarters of the source.
     shown = inner[0], min(inner[1], height)
     box = (0, 0, picture.width, picture.height * shown[1] / inner[1])
-    if (*picture.size,) != inner or shown != inner:
+    if picture.size != inner or shown != inner:
         picture = picture.resize(shown, Image.Resampling.BILINEAR, box)
     pixels = np.asarray(picture).reshape(shown[1], shown[0], channels)
     if shown == (width, height):
         return pixels.copy()  # one that can be written to, which PyTorch wants
     canvas = np.full((height, width, channels), _WHITE, np.uint8)
-    left = (width - shown[0]) // 2
-    top = 0 if fit == "top" else (height - shown[1]) // 2
-    canvas[top : top + shown[1], left : left + shown[0]] = pixels
+    column = (width - shown[0]) // 2
+    row = 0 if fit == "top" else (height - shown[1]) // 2
+    canvas[row : row + shown[1], column : column + shown[0]] = pixels
     return canvas
 
 

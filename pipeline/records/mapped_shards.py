@@ -117,8 +117,8 @@ def _check(info: DatasetInfo, file: OpenFile, path: str, shard: Shard, *, verify
 def _check_records(
     file: OpenFile, index: RecordIndex, left_out: Sequence[int], *, is_verified: bool
 ) -> None:
-    kept = np.delete(np.arange(len(index)), left_out)
-    offset, length = index.offset[kept], index.length[kept]
+    rows = np.delete(np.arange(len(index)), left_out)
+    offset, length = index.offset[rows], index.length[rows]
     if file.state().size_bytes < max(offset + length):
         raise ValueError("the file ends inside a record")
     if not is_verified:
@@ -145,8 +145,8 @@ def _map(address: int, size_bytes: int, file: OpenFile) -> None:
 def _call_mmap(
     address: int | None, size_bytes: int, protection: int, flags: int, descriptor: int
 ) -> int:
-    found = _LIBRARY.mmap(address, size_bytes, protection, flags, descriptor, 0)
-    if found == _FAILED:
+    mapped = _LIBRARY.mmap(address, size_bytes, protection, flags, descriptor, 0)
+    if mapped == _FAILED:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
-    return int(found)
+    return int(mapped)

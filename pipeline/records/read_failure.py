@@ -51,22 +51,21 @@ def explain(
         return str(error)
     if isinstance(error, FileNotFoundError) and (replaced := why_replaced(info)):
         return replaced
-    if isinstance(error, OSError):
-        fault, remedy = reason(error), _REMEDIES.get(error.errno or 0, STORAGE)
-    else:
-        fault, remedy = str(error), EXCLUDE
     record = _name_record(index_path, offset)
-    return f"{path}: {record} at byte {offset} cannot be read: {fault}; {remedy}"
+    return f"{path}: {record} at byte {offset} cannot be read: {_fault_and_remedy(error)}"
 
 
 def explain_file(info: DatasetInfo, path: str, error: OSError | ValueError) -> str:
     """Explains why a local shard can't be read."""
     if replaced := why_replaced(info):
         return replaced
-    fault, remedy = str(error), EXCLUDE
+    return f"{path} cannot be read: {_fault_and_remedy(error)}"
+
+
+def _fault_and_remedy(error: OSError | ValueError) -> str:
     if isinstance(error, OSError):
-        fault, remedy = reason(error), _REMEDIES.get(error.errno or 0, STORAGE)
-    return f"{path} cannot be read: {fault}; {remedy}"
+        return f"{reason(error)}; {_REMEDIES.get(error.errno or 0, STORAGE)}"
+    return f"{error}; {EXCLUDE}"
 
 
 def _name_record(index_path: str, offset: int) -> str:

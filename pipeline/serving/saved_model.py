@@ -14,19 +14,10 @@ from pipeline.records.files import read_file
 from pipeline.records.info import DatasetInfo
 from pipeline.serving.preprocess import read_image
 from pipeline.tasks.base import Task, heads_of
+from schemas.manifest import IMAGE_FORM
 
 DESCRIPTION = "assets.extra/tillroll.json"
 IMAGES = "images"
-_STORED_IMAGES = (
-    "encoding",
-    "max_side",
-    "quality",
-    "raw_size",
-    "fit",
-    "channels",
-    "full_decode",  # this and the next one are not in datasets of older versions
-    "restart_rows",
-)
 
 
 def export(task: Task, model: Any, info: DatasetInfo, directory: str | os.PathLike[str]) -> None:
@@ -119,7 +110,7 @@ def _describe(task: Any, model: Any, info: DatasetInfo, config: InputConfig) -> 
         "stored_images": {
             name: value
             for name, value in info.manifest.build_options["image"].items()
-            if name in _STORED_IMAGES
+            if name in IMAGE_FORM
         },
         "inputs": {
             "height": config.height,

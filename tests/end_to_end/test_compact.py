@@ -104,10 +104,10 @@ def test_raw_pixels_of_an_older_version_are_aligned(
     assert not are_aligned(manifest_of(out))
     assert build(table_of(tmp_path, "second", rows[20:30]), out, "--append") == 0
     assert not are_aligned(manifest_of(out))
-    before = pixels_of(out)
+    pixels = pixels_of(out)
     assert main([str(out), "--workers=1"]) == 0
     assert are_aligned(manifest_of(out))
-    assert pixels_of(out) == before
+    assert pixels_of(out) == pixels
     assert list(verify(str(out), workers=1)) == []
     assert main([str(out), "--workers=1"]) == 0  # nothing is left to do
     assert manifest_of(out).version == 3

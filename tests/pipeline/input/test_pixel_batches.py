@@ -132,6 +132,19 @@ def test_a_batch_is_a_copy(tmp_path: Path, size: tuple[int, int]):
     assert kept.any()
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+@pytest.mark.parametrize("gray", [False, True])
+def test_slices_that_share_memory_are_those_of_the_general_reader(
+    tmp_path: Path, gray: bool, dtype: str
+):
+    """A multiple of 64 bytes: TensorFlow does not copy such a slice."""
+    directory = write_dataset(tmp_path / "receipts", raw=True, gray=gray, sizes=[(64, 48)])
+    exclude(directory, {1: [0, 6]})
+    config = InputConfig(height=64, width=48, channels=1 if gray else 3, dtype=dtype)
+    mapped, parsed = both(make_dataset, directory, config=config, global_batch_size=5)
+    assert_equal(mapped, parsed, batches=13)
+
+
 def test_an_evaluation_is_that_of_the_general_reader(pixels: Path):
     mapped, parsed = both(
         make_evaluation_dataset,
