@@ -27,7 +27,7 @@ from tests.support.forked import ROOT
 from tests.support.tls_proxy import TlsProxy
 
 # Where `make test` puts Microsoft's own server of Blob Storage.
-_AZURITE = shutil.which("azurite-blob", path=ROOT / "build" / "azurite" / "node_modules" / ".bin")
+_AZURITE = shutil.which("azurite", path=ROOT / "build" / "azurite" / "node_modules" / ".bin")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,8 +219,10 @@ def _azurite(folder: Path) -> Iterator[TestStore]:
     assert _AZURITE is not None
     options = ["--blobHost", "127.0.0.1", "--location", str(folder)]
     # TensorFlow's client ends its process if it uses a connection that the server closes at that
-    # moment, which is after 5 idle seconds by default: a busy machine lets them pass.
-    options += ["--blobKeepAliveTimeout", "600"]
+    # moment, which is after 5 idle seconds by default: a busy machine lets them pass. `azurite-blob`
+    # takes the option and ignores it, so the server of all three services runs.
+    options += ["--blobKeepAliveTimeout", "600", "--queuePort", "0", "--tablePort", "0"]
+    options += ["--queueHost", "127.0.0.1", "--tableHost", "127.0.0.1"]
     options += ["--skipApiVersionCheck", "--silent", "--disableTelemetry", "--blobPort"]
     with _process(_AZURITE, *options) as port:
         yield _azure_store(port)
