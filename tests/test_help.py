@@ -52,6 +52,7 @@ BENCHMARKS = {
     "benchmarks.rare_layouts": "apache_beam",
     "benchmarks.receipts": "numpy",
     "benchmarks.resume_latency": "tensorflow",
+    "benchmarks.row_decoding": "tensorflow",
     "benchmarks.saturation": "tensorflow",
     "benchmarks.scaling": "psutil",
     "benchmarks.search_scaling": "optuna",
