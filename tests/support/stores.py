@@ -219,8 +219,8 @@ def _azurite(folder: Path) -> Iterator[TestStore]:
     assert _AZURITE is not None
     options = ["--blobHost", "127.0.0.1", "--location", str(folder)]
     # TensorFlow's client ends its process if it uses a connection that the server closes at that
-    # moment, which is after 5 idle seconds by default: a busy machine lets them pass. `azurite-blob`
-    # takes the option and ignores it, so the server of all three services runs.
+    # moment, which is after 5 idle seconds by default: a busy machine lets them pass.
+    # `azurite-blob` takes the option and ignores it, so the server of all three services runs.
     options += ["--blobKeepAliveTimeout", "600", "--queuePort", "0", "--tablePort", "0"]
     options += ["--queueHost", "127.0.0.1", "--tableHost", "127.0.0.1"]
     options += ["--skipApiVersionCheck", "--silent", "--disableTelemetry", "--blobPort"]
