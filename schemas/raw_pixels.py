@@ -38,8 +38,9 @@ def align_pixels(serialized: bytes) -> bytes:
     front = PIXELS_START - start
     if front < _HEADER_BYTES:
         raise ValueError(f"pixels start at byte {start} of a frame, at most 126 expected")
-    # Of a frame of 1,000 bytes whose pixels start at byte 78, 50 bytes come in front, and behind it
-    # 38, which makes 1,088 = 17 · 64. A single byte can't be padded, so 65 take its place.
+    # Pixels start at byte 78 of a frame of 1,000 bytes. Padding of 50 bytes in front moves them to
+    # byte 128, and 38 bytes at the end make 1,088 = 17 · 64. A header takes two bytes or more, so
+    # 65 bytes are added where 1 byte is missing.
     end = -(front + len(serialized) + OVERHEAD_BYTES) % ALIGNMENT
     if 0 < end < _HEADER_BYTES:
         end += ALIGNMENT

@@ -100,7 +100,7 @@ def _decoded(data: bytes, color_space: str, scale: int) -> npt.NDArray[np.uint8]
     except ValueError as warning:
         if not _is_harmless(str(warning)):
             raise
-    # libjpeg-turbo tells its first warning only, which may hide that of damage.
+    # libjpeg-turbo tells only its first warning, so a harmless one can hide a warning of damage.
     _check_beside_oddities(data, **options)
     # After an error, this would return memory that nothing was written to.
     return simplejpeg.decode_jpeg(data, strict=False, **options)

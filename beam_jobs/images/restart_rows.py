@@ -1,4 +1,4 @@
-"""Encodes JPEG files with restart rows, of which a reader can decode some without the others."""
+"""Encodes JPEG files with restart rows, so that a reader can decode some rows alone."""
 
 import io
 from typing import Any

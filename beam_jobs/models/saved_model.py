@@ -19,7 +19,6 @@ from schemas.predictions import ModelOutput
 _GRAPH = "saved_model.pb"
 _PIECE_BYTES = 1 << 26
 _DESCRIPTION = "assets.extra/tillroll.json"  # of `pipeline.serving.saved_model.export`
-# What shapes the images of a dataset; the other options of images are limits.
 
 
 @dataclass(frozen=True, kw_only=True)

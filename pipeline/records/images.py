@@ -26,7 +26,7 @@ def decode_image(
     """Decodes the image of a record, and fits it into a size as `InputConfig` does.
 
     A JPEG file is decoded at the smallest scale that suffices, which takes a fraction of the time.
-    Pixels differ by some levels of 255 from those of `make_dataset`, which has other filters.
+    Pixels differ by some levels of 255 from `make_dataset`, because TensorFlow has other filters.
 
     Args:
       image: `image/encoded` of `Records`: a JPEG file, or pixels, uint8 [height, width, channels].
