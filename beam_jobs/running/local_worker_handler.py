@@ -84,6 +84,9 @@ class LocalWorkerHandler(GrpcWorkerHandler):
         # Private: what Beam's own server sends a worker, but only to those that are connected. Here
         # it waits in the queue of the connection.
         self.control_conn.push(BeamFnControlServicer._DONE_MARKER)
+        # Before the worker ends: it may end so fast that its stream breaks, which is told as a
+        # failure unless this side is closed.
+        self.data_conn.close()
         if self._watching.ident:
             self._watching.join()
         if self._is_lost:

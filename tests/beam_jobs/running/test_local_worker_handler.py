@@ -1,14 +1,16 @@
 """Jobs whose workers fail before their first answer: each ends with one sentence."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("apache_beam")
+import grpc
 
+from beam_jobs.build import main
 from beam_jobs.errors import NO_THREAD, WORKER_CANT_START, WORKER_FAILED, WORKER_KILLED
 from beam_jobs.running import launch, local_worker_handler
 from beam_jobs.running.local_workers import LocalWorkers
@@ -62,6 +64,25 @@ def test_a_worker_that_ends_or_is_silent_before_its_first_answer(
     (sentence,) = (s for s in capsys.readouterr().err.splitlines() if s.startswith("error: "))
     for part in parts:
         assert part in sentence
+
+
+def test_a_stream_that_breaks_as_the_worker_ends_is_no_failure(
+    table: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    def broken() -> Iterator[Any]:
+        raise grpc.RpcError
+        yield
+
+    def wait(handler: local_worker_handler.LocalWorkerHandler) -> None:
+        handler._closing.wait()
+        handler._worker.wait()
+        handler.data_conn._read_inputs(broken())
+
+    monkeypatch.undo()  # real workers
+    monkeypatch.setattr(local_worker_handler.LocalWorkerHandler, "_wait", wait)
+    command = ["--quiet", "--workers=2", f"--input={table}", f"--output={tmp_path / 'out'}"]
+    assert main(command) == 0
+    assert capfd.readouterr().err == ""
 
 
 def start_of_worker(*_: object) -> None:
