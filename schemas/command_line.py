@@ -1,9 +1,9 @@
 """Command-line options of dataclasses and functions: their names, types, defaults and help.
 
-A field or keyword argument `global_batch_size: int = 64` is the option `--global-batch-size N`. Its
-help is the text that a Google-style docstring gives it under "Attributes:" or "Args:", so what a
-command says of an option is what its Python documentation says. Two commands that take the same
-dataclass have the same flags:
+A field or keyword argument `global_batch_size: int = 64` is the option `--global-batch-size N`, and
+`fast: bool = True` the switch `--no-fast`. Its help is the text that a Google-style docstring gives
+it under "Attributes:" or "Args:", so what a command says of an option is what its Python
+documentation says. Two commands that take the same dataclass have the same flags:
 
     balance = Options(Balance, prefix="balance-", alpha=Flag(metavar="ALPHA"))
     balance.add_to(parser.add_argument_group("balance"))  # --balance-alpha ALPHA, ...
@@ -113,7 +113,8 @@ class Options(Generic[T]):
         if unknown := flags.keys() - self._defaults.keys():
             raise ValueError(f"{source.__name__} has no {unknown.pop()!r}")
         self._names = {
-            field: prefix + (flags.get(field, Flag()).name or field) for field in self._defaults
+            field: prefix + (flags.get(field, Flag()).name or _typed_name(field, default))
+            for field, default in self._defaults.items()
         }
 
     def flag(self, field: str) -> str:
@@ -145,9 +146,8 @@ class Options(Generic[T]):
             flag = self._flags.get(field, Flag())
             text = flag.help or helps.get(field, "")
             if types_[field] is bool and not flag.parse:
-                group.add_argument(
-                    self.flag(field), action="store_true", help=text.replace("%", "%%")
-                )
+                switch = "store_false" if self._defaults[field] is True else "store_true"
+                group.add_argument(self.flag(field), action=switch, help=text.replace("%", "%%"))
                 continue
             value = None if default else self._defaults[field]
             required = value is dataclasses.MISSING
@@ -188,9 +188,12 @@ class Options(Generic[T]):
             return dataclasses.replace(value, **{**self.given(args), **values})
 
     def given(self, args: argparse.Namespace) -> dict[str, Any]:
-        """Values by field, without options that are not given: None, and switches that are off."""
-        values = self.values(args).items()
-        return {field: value for field, value in values if value is not None and value is not False}
+        """Values by field, without options that are not given: None, and switches as they are."""
+        return {
+            field: value
+            for field, value in self.values(args).items()
+            if value is not (self._defaults[field] if isinstance(value, bool) else None)
+        }
 
     @contextlib.contextmanager
     def _flags_in_errors(self) -> Iterator[None]:
@@ -290,6 +293,11 @@ def _kind(type_: Any) -> str:
         first, last = typing.get_args(type_)
         return f"{_kind(first)}, or several with commas" if last is Ellipsis else "a pair X@Y"
     return _KINDS.get(type_, str(type_))
+
+
+def _typed_name(field: str, default: Any) -> str:
+    """The name of a flag: of a switch that is on, the one that turns it off."""
+    return f"no_{field}" if default is True else field
 
 
 def _text(value: Any) -> str:

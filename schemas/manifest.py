@@ -35,7 +35,6 @@ from schemas.typed_json import parse_as
 FORMAT = "tillroll-dataset"
 FORMAT_VERSION = 2
 # Names in `build_options["image"]` of the options that shape stored images; the others are limits.
-# Datasets of older versions lack the last two.
 IMAGE_FORM = (
     "encoding",
     "max_side",
@@ -46,6 +45,8 @@ IMAGE_FORM = (
     "full_decode",
     "restart_rows",
 )
+# Values of the options that datasets and models of older versions do not record.
+_OLDER_IMAGE_FORM = {"full_decode": False, "restart_rows": False}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -417,6 +418,18 @@ class Manifest:
             for feature in receipt_features(self.labels)
         }:
             raise ValueError("the manifest's features are not those of its labels")
+
+
+def image_form(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options that shape stored images, as `ImageOptions` takes them.
+
+    Args:
+      recorded: the options of images that a dataset or a model records, of any version.
+    """
+    form = _OLDER_IMAGE_FORM | {name: recorded[name] for name in IMAGE_FORM if name in recorded}
+    if "raw_size" in form:
+        form["raw_size"] = tuple(form["raw_size"])  # a list in JSON
+    return form
 
 
 def _check_ranges(*, counts: Iterable[int] = (), checksums: Iterable[int] = ()) -> None:

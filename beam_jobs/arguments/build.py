@@ -17,7 +17,6 @@ from beam_jobs.arguments.common import (
     read_source,
 )
 from beam_jobs.errors import BuildError
-from beam_jobs.images.image import ImageOptions
 from beam_jobs.layouts.descriptors import ONE_LAYOUT, LayoutFrom, Method, find_method
 from beam_jobs.near_duplicates.fingerprinter import has_other_fingerprints
 from beam_jobs.options import BuildOptions
@@ -28,7 +27,7 @@ from beam_jobs.sources.source import INPUT_FORMATS, Source
 from beam_jobs.storage.paths import absolute
 from beam_jobs.writing.output import read_base, read_centroids
 from schemas.command_line import CommandParser, Flag, Options
-from schemas.manifest import IMAGE_FORM, Manifest
+from schemas.manifest import IMAGE_FORM, Manifest, image_form
 from schemas.receipt import LABEL_TYPES, Label
 
 _EXAMPLES = """\
@@ -39,9 +38,6 @@ examples:
       --label total:float --runner DataflowRunner --project p --region r \\
       --temp_location gs://b/tmp --setup_file ./setup.py
 """
-# The options of images that have flags of their own: `--compare-images` sets `full_decode`.
-_IMAGE_FORM_FLAGS = [name for name in IMAGE_FORM if name != "full_decode"]
-
 
 _BUILD = Options(
     BuildOptions,
@@ -84,8 +80,7 @@ _BUILD = Options(
     ),
     compare_images=Flag(
         help="also keep receipts in one split whose images are nearly the same, encoded again or "
-        "scaled; takes some milliseconds for each, and decodes large photos in full, in two to "
-        "four times the time",
+        "scaled; takes some milliseconds for each",
     ),
     overwrite=Flag(help="replace a finished dataset, once the new one is complete"),
     seed=Flag(metavar="SEED"),
@@ -135,7 +130,7 @@ def build_parser() -> CommandParser:
     _BUILD.add_to(group, "overwrite")
     group.add_argument("--dry-run", action="store_true", help="show the plan, read no image")
     group = result.add_argument_group("images")
-    IMAGES.add_to(group, *_IMAGE_FORM_FLAGS)
+    IMAGES.add_to(group, *IMAGE_FORM)
     group = result.add_argument_group("splits and shards")
     _BUILD.add_to(group, "splits", *SHARDING, "seed")
     group = result.add_argument_group("limits")
@@ -169,7 +164,7 @@ def build_options(args: argparse.Namespace, given: frozenset[str] = frozenset())
         output=absolute(args.output),
         layout_from=layout_from,
         layout_model=model,
-        image=IMAGES.make(args, channels=channels, full_decode=args.compare_images),
+        image=IMAGES.make(args, channels=channels),
         shards=parse_shards(args.shards, args.splits),
     )
 
@@ -181,7 +176,7 @@ def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOpt
     output = absolute(args.output)
     base, manifest = read_base(output)
     recorded = manifest.build_options
-    image = ImageOptions(**recorded["image"] | {"raw_size": tuple(recorded["image"]["raw_size"])})
+    image = image_form(recorded["image"])
     asked = IMAGES.make(args, channels=args.channels or (3 if args.encoding == "raw" else None))
     # A dataset of an older version does not say where its layouts came from.
     layout_from = recorded.get("layout_from", "column")
@@ -212,23 +207,21 @@ def _append_options(args: argparse.Namespace, given: frozenset[str]) -> BuildOpt
         ("--merge-spellings", args.merge_spellings, merge_spellings),
         ("--near-duplicates", args.near_duplicates, near_duplicates),
         ("--compare-images", args.compare_images, compare_images),
-        *(
-            (IMAGES.flag(name), getattr(asked, name), getattr(image, name))
-            for name in _IMAGE_FORM_FLAGS
-        ),
+        *((IMAGES.flag(name), getattr(asked, name), image[name]) for name in IMAGE_FORM),
     ]
     for flag, now, then in pairs:
         if flag in given and now != then:
+            is_switch = isinstance(now, bool)
             raise ValueError(
-                f"{flag}{'' if now is True else f' {_shown(now)}'}: the dataset in {output} was "
-                f"built {'without it' if then is False else f'with {_shown(then)}'}, and so must "
-                "be what is appended to it: leave that option out"
+                f"{flag}{'' if is_switch else f' {_shown(now)}'}: the dataset in {output} was "
+                f"built {'without it' if is_switch else f'with {_shown(then)}'}, and so must be "
+                "what is appended to it: leave that option out"
             )
     return _BUILD.make(
         args,
         source=dataclasses.replace(source, labels=manifest.labels),
         output=output,
-        image=dataclasses.replace(asked, **{name: getattr(image, name) for name in IMAGE_FORM}),
+        image=dataclasses.replace(asked, **image),
         splits=recorded["splits"],
         seed=recorded["seed"],
         layout_from=layout_from,

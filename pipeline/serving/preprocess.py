@@ -10,6 +10,7 @@ from pipeline.input.decode import decode_jpeg, jpeg_image, raw_images
 from pipeline.input.fit import fit_image, fit_rectangle
 from pipeline.records.info import DatasetInfo
 from pipeline.serving.exif import orientation, upright
+from schemas.manifest import image_form
 
 _WHITE = 255.0
 _LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as in JPEG files
@@ -30,7 +31,7 @@ def read_image(file: tf.Tensor, info: DatasetInfo, config: InputConfig) -> tf.Te
     Returns:
       uint8 [height, width, channels].
     """
-    stored = info.manifest.build_options["image"]
+    stored = image_form(info.manifest.build_options["image"])
     if stored["encoding"] == "raw":
         return raw_images(_raw(file, stored)[None], config)[0]
     encoded = _stored_jpeg(file, stored)
@@ -42,7 +43,9 @@ def _stored_jpeg(file: tf.Tensor, stored: Mapping[str, Any]) -> tf.Tensor:
 
     JPEG files that are small, upright and of the right number of channels are kept as they are.
     """
-    channels, max_side = stored["channels"], stored["max_side"]
+    channels, max_side, full_decode = (
+        stored[name] for name in ("channels", "max_side", "full_decode")
+    )
 
     def shrunk(pixels: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
         inner = _within(size, max_side)
@@ -53,7 +56,10 @@ def _stored_jpeg(file: tf.Tensor, stored: Mapping[str, Any]) -> tf.Tensor:
         size, turn = shape[:2], orientation(file)
 
         def converted() -> tf.Tensor:
-            pixels = decode_jpeg(file, size, _within(size, max_side), channels or 3)
+            if full_decode:
+                pixels = tf.io.decode_jpeg(file, channels or 3)
+            else:
+                pixels = decode_jpeg(file, size, _within(size, max_side), channels or 3)
             # Orientations 5 to 8 of EXIF exchange height and width.
             transposed = tf.where(turn >= 5, size[::-1], size)
             return shrunk(upright(pixels, turn), transposed)

@@ -14,7 +14,7 @@ from pipeline.records.files import read_file
 from pipeline.records.info import DatasetInfo
 from pipeline.serving.preprocess import read_image
 from pipeline.tasks.base import Task, heads_of
-from schemas.manifest import IMAGE_FORM
+from schemas.manifest import image_form
 
 DESCRIPTION = "assets.extra/tillroll.json"
 IMAGES = "images"
@@ -107,11 +107,7 @@ def _describe(task: Any, model: Any, info: DatasetInfo, config: InputConfig) -> 
         },
         "dataset_digest": info.digest,
         # `beam_jobs.predict` prepares image files in the same way.
-        "stored_images": {
-            name: value
-            for name, value in info.manifest.build_options["image"].items()
-            if name in IMAGE_FORM
-        },
+        "stored_images": image_form(info.manifest.build_options["image"]),
         "inputs": {
             "height": config.height,
             "width": config.width,

@@ -1,6 +1,8 @@
 """Receipts that belong together: duplicates are written once, groups stay in one split."""
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,8 +10,10 @@ from PIL import Image
 
 pytest.importorskip("apache_beam")
 
+from beam_jobs.verify import verify
 from schemas.file_names import version_file
 from tests.support.dataset_files import manifest_of, records_of
+from tests.support.printed import print_receipt
 from tests.support.receipts import read_table, write_receipts, write_table
 
 
@@ -40,6 +44,36 @@ def test_duplicates_are_written_once_and_listed(tmp_path: Path, build, capsys):
     ]
     assert all(pair in pairs for pair in expected)
     assert "duplicates    3 (1 with other labels than the record kept)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("options", [(), ("--channels=1",)], ids=["color", "gray"])
+def test_lossless_copies_of_large_photos_are_duplicates(
+    tmp_path: Path, build: Callable[..., int], options: tuple[str, ...]
+):
+    """One of them is written, and later copies know it, unless JPEG is decoded at a scale."""
+    folder, out, scaled = (tmp_path / name for name in ("in", "out", "scaled"))
+    (folder / "mart").mkdir(parents=True)
+    for number in range(6):
+        image = print_receipt(["99 SPEED MART", "Kuala Lumpur"], seed=number)
+        assert max(image.size) >= 2 * 500
+        photo = folder / "mart" / f"{number:02d}.jpg"
+        image.save(photo, quality=90)
+        with Image.open(photo) as decoded:
+            decoded.save(photo.with_suffix(".png"))
+    options = ("--shards=1", "--splits=train=1", "--max-side=500", *options)
+    assert build(folder, out, *options) == 0
+    assert build(folder, scaled, *options, "--no-full-decode") == 0
+    (tmp_path / "again" / "mart").mkdir(parents=True)
+    for name in ("00.jpg", "00.png", "01.jpg", "01.png"):
+        shutil.copy(folder / "mart" / name, tmp_path / "again" / "mart" / f"again-{name}")
+    for directory, once in ((out, True), (scaled, False)):
+        counts = manifest_of(directory).counts
+        expected = (6, 6) if once else (12, 0)
+        assert (counts.written, counts.duplicates) == expected
+        assert build(tmp_path / "again", directory, "--append") == 0
+        counts = manifest_of(directory).counts
+        assert (counts.written, counts.duplicates) == (expected[0], expected[1] + 4)
+        assert list(verify(str(directory), workers=1)) == []
 
 
 def test_a_layout_that_only_a_duplicate_names_is_no_layout_of_the_dataset(tmp_path: Path, build):

@@ -81,32 +81,6 @@ def test_copies_are_in_one_split_and_listed(grouped: Path):
     assert list(verify(str(grouped), workers=1)) == []
 
 
-@pytest.mark.parametrize("options", [(), ("--channels=1",)], ids=["color", "gray"])
-def test_lossless_copies_of_large_photos_are_duplicates(
-    once: Path, build, tmp_path: Path, options: tuple[str, ...]
-):
-    """Without --compare-images, JPEG is decoded at a reduced scale, or as gray."""
-    folder = tmp_path / "in" / "mart"
-    shutil.copytree(once / "mart", folder)
-    for path in list(folder.iterdir()):
-        with Image.open(path) as image:
-            assert max(image.size) >= 2 * 500
-            image.save(path.with_suffix(".png"))
-    out = tmp_path / "out"
-    assert build(folder.parent, out, *OPTIONS, "--max-side=500", *options) == 0
-    manifest = manifest_of(out)
-    assert (manifest.counts.written, manifest.counts.duplicates) == (COUNT, COUNT)
-    assert manifest.build_options["image"]["full_decode"] is True
-    assert {id_.split(".")[0] for id_ in split_of(out)} == {f"mart/{n:02d}" for n in range(COUNT)}
-    again = tmp_path / "again" / "mart"
-    again.mkdir(parents=True)
-    shutil.copy(folder / "00.jpg", again / "other.jpg")
-    shutil.copy(folder / "01.png", again / "other.png")
-    assert build(again.parent, out, "--append") == 0
-    counts = manifest_of(out).counts
-    assert (counts.written, counts.duplicates) == (COUNT, COUNT + 2)
-
-
 def test_images_are_not_compared_unless_asked(
     folder: Path, again: Path, build, tmp_path: Path, capsys
 ):

@@ -23,6 +23,7 @@ class Sizes:
       memory: bytes of all.
       names: some names.
       fast: is less exact.
+      whole: reads all.
       folder: where it lies.
     """
 
@@ -34,6 +35,7 @@ class Sizes:
     memory: int = 5 << 20
     names: tuple[str, ...] = field(default_factory=lambda: ("a", "b"))
     fast: bool = False
+    whole: bool = True
     folder: Path = Path("here")
 
     def __post_init__(self) -> None:
@@ -54,7 +56,8 @@ def mebibytes(text: str) -> int:
 def sizes() -> Options[Sizes]:
     raw = Flag(name="raw-mb", metavar="MB", parse=mebibytes, default="2")
     memory = Flag(name="memory-mb", metavar="MB", unit=1 << 20)
-    return Options(Sizes, raw=raw, memory=memory, width=Flag(metavar="PIXELS"))
+    whole = Flag(help="reads a part")
+    return Options(Sizes, raw=raw, memory=memory, width=Flag(metavar="PIXELS"), whole=whole)
 
 
 def parser() -> CommandParser:
@@ -82,6 +85,7 @@ def test_every_option_reaches_its_field():
         "--memory-mb=4",
         "--names=c, d",
         "--fast",
+        "--no-whole",
         "--folder=there",
     ) == Sizes(
         height=1,
@@ -92,6 +96,7 @@ def test_every_option_reaches_its_field():
         memory=4 << 20,
         names=("c", "d"),
         fast=True,
+        whole=False,
         folder=Path("there"),
     )
     assert parsed("--height=1", "--scale=None").scale is None
@@ -114,6 +119,7 @@ def test_help_is_that_of_the_docstring(monkeypatch: pytest.MonkeyPatch):
         "  --memory-mb MB    bytes of all (default: 5)\n"
         "  --names NAME,…    some names (default: a,b)\n"
         "  --fast            is less exact\n"
+        "  --no-whole        reads a part\n"
         "  --folder PATH     where it lies (default: here)\n\n"
         "The end.\n"
     )
@@ -157,11 +163,13 @@ def test_errors(argv: list[str], sentence: str, capsys: pytest.CaptureFixture[st
 
 def test_options_that_are_not_given_change_nothing():
     command, options = parser(), Options(Sizes, prefix="size-")
-    options.add_to(command, "width", "mode", "fast", default="that of the task")
-    before = Sizes(height=7, width=8, mode=2, fast=True)
+    options.add_to(command, "width", "mode", "fast", "whole", default="that of the task")
+    before = Sizes(height=7, width=8, mode=2, fast=True, whole=False)
     assert options.replace(before, command.parse([])) == before
     after = options.replace(before, command.parse(["--size-width=4"]), height=1)
-    assert after == Sizes(height=1, width=4, mode=2, fast=True)
+    assert after == Sizes(height=1, width=4, mode=2, fast=True, whole=False)
+    asked = command.parse(["--size-no-whole"])
+    assert options.replace(Sizes(height=1), asked) == Sizes(height=1, whole=False)
     text = " ".join(command.format_help().split())
     assert "--size-width N size in pixels, 100% of it (default: that of the task)" in text
 

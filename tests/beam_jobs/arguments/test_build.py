@@ -1,6 +1,9 @@
 """The command line: what each argument means, and what a wrong one is told."""
 
+import json
 import re
+from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,8 +20,12 @@ from schemas.manifest import Counts, Generation, Manifest, Split
 from schemas.receipt import Label
 
 
+def parsed(*argv: str) -> Namespace:
+    return build_parser().parse_args(["--input=/in/t.csv", "--output=/out", *argv])
+
+
 def options_of(*argv: str) -> BuildOptions:
-    return build_options(build_parser().parse_args(["--input=/in/t.csv", "--output=/out", *argv]))
+    return build_options(parsed(*argv))
 
 
 def refusal(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -204,36 +211,67 @@ def test_sroie_as_it_is_downloaded_is_named(tmp_path: Path) -> None:
         options_of(f"--input={tmp_path}")
 
 
-def test_a_dataset_with_names_in_another_form_is_not_appended_to(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """An older tillroll stored names as they were: new ones would be other layouts."""
-    recorded = {"image": asdict(ImageOptions()), "splits": {"train": 1.0}, "seed": 0}
-    generation = Generation(
-        version=1,
-        splits={"train": Split(shards=(), category_counts={"layout": (0,)})},
-        counts=Counts(inputs=0, written=0, duplicates=0, quarantined={}),
-        build_options=recorded,
-        source_fingerprint="",
-        written_by="",
-    )
-    base = Base(directory="/out", version=1, completed="", first_shards={"train": 1})
-    for name, refused in (("Cafe\u0301", True), ("Caf\u00e9", False)):
+BASE = Base(directory="/out", version=1, completed="", first_shards={"train": 1})
+
+
+@pytest.fixture
+def is_built(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict, str], None]:
+    """Puts a dataset with options of images and a layout where others append to."""
+
+    def put(image: dict, layout: str) -> None:
+        generation = Generation(
+            version=1,
+            splits={"train": Split(shards=(), category_counts={"layout": (0,)})},
+            counts=Counts(inputs=0, written=0, duplicates=0, quarantined={}),
+            build_options={"image": image, "splits": {"train": 1.0}, "seed": 0},
+            source_fingerprint="",
+            written_by="",
+        )
         manifest = Manifest(
             version=1,
             features=(),
             labels=(),
-            vocabularies={"layout": (name,)},
+            vocabularies={"layout": (layout,)},
             generations=(generation,),
         )
-        monkeypatch.setattr("beam_jobs.arguments.build.read_base", lambda _: (base, manifest))  # noqa: B023
+        monkeypatch.setattr("beam_jobs.arguments.build.read_base", lambda _: (BASE, manifest))
         monkeypatch.setattr("beam_jobs.arguments.build.read_centroids", lambda *_: None)
-        if refused:
-            sentence = f"layout {name!r} in /out is not in Unicode's form NFC, as an older tillroll"
-            with pytest.raises(BuildError, match=f"^{re.escape(sentence)}"):
-                options_of("--append")
-        else:
-            assert options_of("--append").base == base
+
+    return put
+
+
+def test_a_dataset_with_names_in_another_form_is_not_appended_to(
+    is_built: Callable[[dict, str], None],
+) -> None:
+    """An older tillroll stored names as they were: new ones would be other layouts."""
+    is_built(asdict(ImageOptions()), "Cafe\u0301")
+    sentence = "layout 'Cafe\u0301' in /out is not in Unicode's form NFC, as an older tillroll"
+    with pytest.raises(BuildError, match=f"^{re.escape(sentence)}"):
+        options_of("--append")
+    is_built(asdict(ImageOptions()), "Caf\u00e9")
+    assert options_of("--append").base == BASE
+
+
+def test_images_are_appended_in_the_form_of_the_dataset(
+    is_built: Callable[[dict, str], None],
+) -> None:
+    for form in (
+        {"full_decode": False, "restart_rows": True, "max_side": 333},
+        {"encoding": "raw", "raw_size": (64, 32), "channels": 1},
+        {},
+    ):
+        options = ImageOptions(**form)
+        is_built(json.loads(json.dumps(asdict(options))), "a")
+        assert options_of("--append").image == options
+    older = asdict(ImageOptions())
+    del older["full_decode"], older["restart_rows"]
+    is_built(older, "a")
+    assert options_of("--append").image == ImageOptions(full_decode=False)
+    for form, flag in ((older, "--restart-rows"), (asdict(ImageOptions()), "--no-full-decode")):
+        is_built(form, "a")
+        sentence = f"{flag}: the dataset in /out was built without it, and so must"
+        with pytest.raises(ValueError, match=f"^{sentence}"):
+            build_options(parsed("--append", flag), frozenset([flag]))
 
 
 def test_the_format_can_be_set(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ FILES = {
 }
 BUILDS = {
     "as it is": ImageOptions(max_side=640),
+    "decoded at a reduced scale": ImageOptions(max_side=640, full_decode=False),
     "gray": ImageOptions(max_side=640, channels=1, quality=80),
     "raw": ImageOptions(encoding="raw", raw_size=(160, 120), channels=3),
     "raw gray, stretched": ImageOptions(

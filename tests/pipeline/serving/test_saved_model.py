@@ -153,6 +153,8 @@ def test_tells_what_it_is(directory: Path, tmp_path: Path):
             "raw_size": [60, 40],
             "fit": "pad",
             "channels": 3,
+            "full_decode": False,
+            "restart_rows": False,
         },
         "inputs": {"height": 48, "width": 48, "channels": 1, "fit": "pad"},
         "features": ["image", "label"],
