@@ -26,7 +26,6 @@ from PIL import Image, ImageOps
 from benchmarks.harness.command import benchmark_parser
 from benchmarks.harness.timing import PeakMemory
 from schemas.command_line import CommandParser
-from schemas.jpeg import has_scalable_frame
 
 QUALITY = 90
 ORIENTATION = 0x0112  # of EXIF
@@ -162,8 +161,6 @@ def _convert(task: tuple[Path, Path], *, max_side: int, encode_all: bool) -> Non
     data = source.read_bytes()
     image: Image.Image = Image.open(io.BytesIO(data))
     scale = min(1.0, max_side / max(image.size))
-    if has_scalable_frame(data):
-        image.draft(None, (round(image.width * scale), round(image.height * scale)))
     upright = image.getexif().get(ORIENTATION, 1) == 1
     nothing_changes = image.format == "JPEG" and scale == 1 and upright
     if nothing_changes and image.mode in ("L", "RGB") and not encode_all:
