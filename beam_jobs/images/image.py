@@ -412,9 +412,9 @@ def _within(image: Image.Image, full_size: tuple[int, int], max_side: int) -> Im
     scale = max_side / max(full_size)
     if scale >= 1:
         return image
-    # Pixels are averaged by twos or more first, where at least 1.5 times as many are left for the
-    # filter. Root mean square of what that changes in real receipts: 1.2 of 255 levels (0.7 for 2.0,
-    # 4 to 18 for JPEG decoded at a reduced scale). It halves the time for a photo of 12 megapixels.
+    # Squares of pixels are averaged first, as far as at least 1.5 times the pixels are left for the
+    # filter: a photo of 12 megapixels takes half the time. In real receipts that changes the pixels
+    # by 1.2 of 255 levels (root mean square), a JPEG decoder's reduced scale by 4 to 18.
     return image.resize(_scaled(full_size, scale), Image.Resampling.LANCZOS, reducing_gap=1.5)
 
 
