@@ -113,7 +113,7 @@ class Options(Generic[T]):
         if unknown := flags.keys() - self._defaults.keys():
             raise ValueError(f"{source.__name__} has no {unknown.pop()!r}")
         self._names = {
-            field: prefix + (flags.get(field, Flag()).name or _typed_name(field, default))
+            field: prefix + _typed_name(field, default, flags.get(field, Flag()))
             for field, default in self._defaults.items()
         }
 
@@ -295,9 +295,11 @@ def _kind(type_: Any) -> str:
     return _KINDS.get(type_, str(type_))
 
 
-def _typed_name(field: str, default: Any) -> str:
-    """The name of a flag: of a switch that is on, the one that turns it off."""
-    return f"no_{field}" if default is True else field
+def _typed_name(field: str, default: Any, flag: Flag) -> str:
+    """The name of a field's flag: where a switch is on, that of turning it off."""
+    if flag.name:
+        return flag.name
+    return f"no_{field}" if default is True and not flag.parse else field
 
 
 def _text(value: Any) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
-from pipeline.tasks.base import load_task
+from pipeline.tasks.base import load_task, task_options
 from pipeline.tasks.layout_classifier import LayoutClassifier
 from pipeline.tasks.text_detector import TextDetector
 from schemas.receipt import Label
@@ -152,6 +152,8 @@ def test_own_tasks_load():
     assert shallow == LayoutClassifier(width=8)
     detector = load_task("pipeline.tasks.text_detector:TextDetector", {"augment": "false"})
     assert detector == TextDetector(augment=False)
+    options = task_options("pipeline.tasks.text_detector:TextDetector")
+    assert options.flag("augment") == "--model.augment"
 
 
 @pytest.fixture
