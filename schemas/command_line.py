@@ -296,7 +296,7 @@ def _kind(type_: Any) -> str:
 
 
 def _typed_name(field: str, default: Any, flag: Flag) -> str:
-    """The name of a field's flag: where a switch is on, that of turning it off."""
+    """The name of a field's flag. A switch that is on by default is named by what turns it off."""
     if flag.name:
         return flag.name
     return f"no_{field}" if default is True and not flag.parse else field

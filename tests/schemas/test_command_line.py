@@ -163,15 +163,15 @@ def test_errors(argv: list[str], sentence: str, capsys: pytest.CaptureFixture[st
 
 def test_options_that_are_not_given_change_nothing():
     command, options = parser(), Options(Sizes, prefix="size-")
-    options.add_to(command, "width", "mode", "fast", "whole", default="that of the task")
-    before = Sizes(height=7, width=8, mode=2, fast=True, whole=False)
-    assert options.replace(before, command.parse([])) == before
-    after = options.replace(before, command.parse(["--size-width=4"]), height=1)
+    options.add_to(command, "width", "mode", "fast", "whole", default="the task's")
+    given = Sizes(height=7, width=8, mode=2, fast=True, whole=False)
+    assert options.replace(given, command.parse([])) == given
+    after = options.replace(given, command.parse(["--size-width=4"]), height=1)
     assert after == Sizes(height=1, width=4, mode=2, fast=True, whole=False)
     asked = command.parse(["--size-no-whole"])
     assert options.replace(Sizes(height=1), asked) == Sizes(height=1, whole=False)
     text = " ".join(command.format_help().split())
-    assert "--size-width N size in pixels, 100% of it (default: that of the task)" in text
+    assert "--size-width N size in pixels, 100% of it (default: the task's)" in text
 
 
 def test_functions_have_options_too():
